@@ -1,0 +1,17 @@
+// Package rope builds the frequency tables of rotary position encoding and orders their planes.
+//
+// A rotated head is a set of planes, pairs of dimensions. Plane i of the query at position p is turned by p*w_i, and so is the key's,
+// so the score of the pair depends on the distance alone. A [Table] holds those w_i ("inverse frequencies" in transformers), slow or
+// fast as they come, and the factor that some methods put on cosine and sine.
+//
+//	t, err := rope.New(rope.Config{Type: "default", Theta: 10000}, 128, 4096)
+//	cos, sin := t.CosSin(512, rope.Float32Angles) // [512, 64] each
+//	slow := t.SlowestPlanes(16)                   // planes 63, 62, ... 56: eight planes, sixteen dimensions
+//
+// Everything is float64 and pure; only [Table.CosSin] rounds, and says how. A plane index says nothing about which dimensions the
+// plane has: that is the checkpoint's pairing, (i, i+R/2) for all families read as Hugging Face stores them, unless a family says
+// otherwise.
+//
+// The package is at the bottom of the map: it imports nothing of this module. loader fills a [Config] from config.json,
+// loader/decoder uploads what CosSin returns.
+package rope

@@ -1,0 +1,164 @@
+package rope
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Table is the frequency table of one head.
+type Table struct {
+	InvFreq   []float64 // [planes], radians a position
+	Scale     float64   // factor on cosine and sine of both query and key, so scores scale by its square
+	RotaryDim int       // rotated dimensions of the head, twice the number of planes
+}
+
+// Types lists the values of Config.Type that New builds.
+func Types() []string { return []string{"default", "llama3"} }
+
+// UnsupportedError says that New does not build tables of this type.
+type UnsupportedError struct{ Type string }
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("rope type %q is not supported, want one of %q", e.Type, Types())
+}
+
+// New builds the table of c for heads of headDim dimensions. contextLen is the length of the pass, in tokens: of the types built so
+// far none depends on it, and it has to be positive all the same.
+//
+// An unknown type is an *UnsupportedError; a missing or impossible value an error that names its config key.
+func New(c Config, headDim, contextLen int) (*Table, error) {
+	r := c.RotaryDim
+	if r == 0 {
+		r = headDim
+	}
+	switch {
+	case contextLen <= 0:
+		return nil, fmt.Errorf("rope: context length: got %d, want > 0", contextLen)
+	case r <= 0 || r > headDim:
+		return nil, fmt.Errorf("rope: rotary dimensions: got %d, want 2 to the head's %d", r, headDim)
+	case r%2 != 0:
+		return nil, fmt.Errorf("rope: rotary dimensions: got %d, want an even number", r)
+	case !positive(c.Theta):
+		return nil, fmt.Errorf("rope: rope_theta: got %v, want a finite number > 0", c.Theta)
+	}
+	t := &Table{InvFreq: ladder(c.Theta, r), Scale: 1, RotaryDim: r}
+	switch c.Type {
+	case "default":
+		return t, nil
+	case "llama3":
+		if err := t.smoothLlama3(c); err != nil {
+			return nil, err
+		}
+		return t, nil
+	}
+	return nil, &UnsupportedError{Type: c.Type}
+}
+
+// ladder returns theta^(-2i/r), the frequencies of RoFormer (Su et al. 2021, section 3.4.2).
+func ladder(theta float64, r int) []float64 {
+	w := make([]float64, r/2)
+	for i := range w {
+		w[i] = math.Pow(theta, -2*float64(i)/float64(r))
+	}
+	return w
+}
+
+// smoothLlama3 stretches the slow planes as transformers' _compute_llama3_parameters does: wavelengths longer than orig/low are
+// multiplied by factor, those shorter than orig/high kept, those between interpolated in the number of turns over orig.
+func (t *Table) smoothLlama3(c Config) error {
+	orig := float64(c.OriginalMaxPositions)
+	for _, v := range []struct {
+		key string
+		val float64
+	}{
+		{"factor", c.Factor}, {"low_freq_factor", c.LowFreqFactor}, {"high_freq_factor", c.HighFreqFactor},
+		{"original_max_position_embeddings", orig},
+	} {
+		if !positive(v.val) {
+			return fmt.Errorf("rope: llama3: %s: got %v, want a finite number > 0 (0 stands for a missing key)", v.key, v.val)
+		}
+	}
+	if c.HighFreqFactor <= c.LowFreqFactor {
+		return fmt.Errorf("rope: llama3: high_freq_factor: got %v, want more than low_freq_factor %v", c.HighFreqFactor, c.LowFreqFactor)
+	}
+	for i, w := range t.InvFreq {
+		wavelength := 2 * math.Pi / w
+		switch {
+		case wavelength < orig/c.HighFreqFactor:
+		case wavelength > orig/c.LowFreqFactor:
+			t.InvFreq[i] = w / c.Factor
+		default:
+			s := (orig/wavelength - c.LowFreqFactor) / (c.HighFreqFactor - c.LowFreqFactor)
+			t.InvFreq[i] = (1-s)*w/c.Factor + s*w
+		}
+	}
+	return nil
+}
+
+func positive(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
+
+// Planes returns the number of planes.
+func (t *Table) Planes() int { return len(t.InvFreq) }
+
+// SlowestPlanes returns the k/2 planes that turn slowest, by ascending frequency, planes of equal frequency by index. k counts
+// dimensions, two a plane, as published "k lowest dims" do; whole planes of equal frequency are taken, where an argsort over the
+// dimensions would take one member of each. It panics unless k is even and between 0 and RotaryDim: check user input first.
+func (t *Table) SlowestPlanes(k int) []int {
+	if k < 0 || k > t.RotaryDim || k%2 != 0 {
+		panic(fmt.Sprintf("rope: SlowestPlanes(%d): want an even number of dimensions up to %d", k, t.RotaryDim))
+	}
+	order := make([]int, t.Planes())
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		switch wa, wb := t.InvFreq[a], t.InvFreq[b]; {
+		case wa < wb:
+			return -1
+		case wa > wb:
+			return 1
+		}
+		return 0
+	})
+	return order[:k/2]
+}
+
+// Precision says in which arithmetic the angle position*frequency is formed.
+type Precision int
+
+const (
+	// Float32Angles rounds frequency and product to float32 before the cosine, as transformers does. At position 100000 the angle of
+	// the fastest plane is then off by up to 0.004 radians, and the checkpoint was trained with that.
+	Float32Angles Precision = iota
+	// Float64Angles rounds only the result.
+	Float64Angles
+)
+
+func (p Precision) String() string {
+	if p == Float64Angles {
+		return "float64"
+	}
+	return "float32"
+}
+
+// CosSin returns Scale*cos and Scale*sin of the angles at positions 0 to positions-1, [positions, planes] each, row-major.
+func (t *Table) CosSin(positions int, precision Precision) (cos, sin []float32) {
+	cos = make([]float32, 0, positions*t.Planes())
+	sin = make([]float32, 0, positions*t.Planes())
+	for p := range positions {
+		for _, w := range t.InvFreq {
+			if precision == Float64Angles {
+				s, c := math.Sincos(float64(p) * w)
+				cos, sin = append(cos, float32(c*t.Scale)), append(sin, float32(s*t.Scale))
+				continue
+			}
+			// The conversion keeps the compiler from fusing the product into a wider one.
+			angle := float32(float32(p) * float32(w))
+			s, c := math.Sincos(float64(angle))
+			scale := float32(t.Scale)
+			cos, sin = append(cos, float32(c)*scale), append(sin, float32(s)*scale)
+		}
+	}
+	return cos, sin
+}
