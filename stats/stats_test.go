@@ -1,0 +1,286 @@
+package stats
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func TestMcNemarGolden(t *testing.T) {
+	forGolden(t, "mcnemar.json", func(t *testing.T, c goldenCase) {
+		r := McNemar(decode[int](t, c.In, "b"), decode[int](t, c.In, "c"))
+		c.check(t, "p_exact", r.P)
+		c.check(t, "p_mid", r.MidP)
+		c.check(t, "log10_p_exact", r.Log10P)
+	})
+}
+
+func TestDiscordant(t *testing.T) {
+	y, n := true, false
+	b, c := Discordant([]bool{y, y, n, n, y, y}, []bool{y, n, y, n, n, n})
+	if b != 3 || c != 1 {
+		t.Errorf("got b=%d c=%d, want 3 and 1", b, c)
+	}
+}
+
+func TestProportionsGolden(t *testing.T) {
+	forGolden(t, "proportions.json", func(t *testing.T, c goldenCase) {
+		k, n := decode[int](t, c.In, "k"), decode[int](t, c.In, "n")
+		level := 1 - decode[float64](t, c.In, "alpha")
+		w, cp := Wilson(k, n, level), ClopperPearson(k, n, level)
+		c.checkInterval(t, "wilson", w)
+		c.checkInterval(t, "clopper_pearson", cp)
+		if n > 0 && (k == 0 && (w.Lo != 0 || cp.Lo != 0) || k == n && (w.Hi != 1 || cp.Hi != 1)) {
+			t.Errorf("ends not exact: %v %v", w, cp)
+		}
+	})
+}
+
+// The exact interval must cover at least its level for every p; Wilson comes close on average but not always.
+func TestClopperPearsonCovers(t *testing.T) {
+	const n = 12
+	for p := 0.01; p < 1; p += 0.01 {
+		cover, pmf := 0.0, math.Pow(1-p, n)
+		for k := 0; k <= n; k++ {
+			if ClopperPearson(k, n, 0.9).Contains(p) {
+				cover += pmf
+			}
+			pmf *= p / (1 - p) * float64(n-k) / float64(k+1)
+		}
+		if cover < 0.9 {
+			t.Errorf("p=%.2f: covered %.4f of the time, want at least 0.9", p, cover)
+		}
+	}
+}
+
+func TestDescriptionGolden(t *testing.T) {
+	forGolden(t, "description.json", func(t *testing.T, c goldenCase) {
+		switch kind := decode[string](t, c.In, "kind"); kind {
+		case "moments":
+			x := c.floats(t, "x")
+			c.check(t, "mean", Mean(x))
+			c.check(t, "var_ddof1", SD(x)*SD(x))
+		case "quantile7":
+			x := c.floats(t, "x")
+			before := slices.Clone(x)
+			got := Quantiles(x, c.floats(t, "q")...)
+			if want := decode[[]float64](t, c.Out, "quantiles"); want != nil {
+				for i := range want {
+					c.near(t, "quantile", got[i], want[i])
+				}
+			} else if !math.IsNaN(got[0]) {
+				t.Errorf("got %v, want NaN", got)
+			}
+			if !slices.Equal(x, before) {
+				t.Error("the input was changed")
+			}
+		case "moments_merge":
+			var all []float64
+			for _, part := range decode[[][]float64](t, c.In, "parts") {
+				all = append(all, part...)
+			}
+			c.check(t, "mean", Mean(all))
+			c.check(t, "var_ddof1", SD(all)*SD(all))
+		default:
+			t.Fatalf("unknown kind %q", kind)
+		}
+	})
+}
+
+// The reference gives the resamples, so the means and the interval are checked without our generator.
+func TestBootstrapGolden(t *testing.T) {
+	indices := map[string][][]int{}
+	checked := 0
+	forGolden(t, "bootstrap.json", func(t *testing.T, c goldenCase) {
+		var x []float64
+		switch decode[string](t, c.In, "kind") + "/" + decode[string](t, c.In, "statistic") {
+		case "one_sample/mean":
+			x = c.floats(t, "x")
+		case "paired_difference/mean(b) - mean(a)":
+			a, b := c.floats(t, "a"), c.floats(t, "b")
+			for i := range a {
+				x = append(x, b[i]-a[i])
+			}
+		default:
+			t.Skip("a statistic that this package does not have")
+		}
+		idx := indices[c.ID]
+		if raw := c.In["indices"]; raw[0] == '{' {
+			idx = indices[decode[struct {
+				SameAs string `json:"same_as"`
+			}](t, c.In, "indices").SameAs]
+		} else {
+			idx = decode[[][]int](t, c.In, "indices")
+			indices[c.ID] = idx
+		}
+		if len(idx) == 0 {
+			t.Fatal("no resamples")
+		}
+		reps := resampledMeans(x, len(idx), func(b, j int) int { return idx[b][j] })
+		c.check(t, "estimate", Mean(x))
+		c.checkInterval(t, "percentile", percentile(reps, decode[float64](t, c.In, "confidence")))
+		checked++
+	})
+	if checked < 9 {
+		t.Errorf("checked %d cases, want at least 9", checked)
+	}
+}
+
+func TestPairedBootstrapIsDeterministicAndCovers(t *testing.T) {
+	r := Resampling{N: 400, Level: 0.9}
+	data := rand.New(rand.NewPCG(1, 0))
+	const runs, n, shift = 300, 25, -0.7
+	covered := 0
+	for i := range runs {
+		before, after := make([]float64, n), make([]float64, n)
+		for j := range before {
+			before[j] = data.NormFloat64() * 3
+			after[j] = before[j] + shift + data.NormFloat64()
+		}
+		e := PairedBootstrap(before, after, r, rand.New(rand.NewPCG(7, uint64(i))))
+		if again := PairedBootstrap(before, after, r, rand.New(rand.NewPCG(7, uint64(i)))); again != e {
+			t.Fatalf("run %d: same seed gave %v and %v", i, e, again)
+		}
+		if e.Contains(shift) {
+			covered++
+		}
+	}
+	// Percentile intervals of 25 values cover about .87 at level .9; four standard errors of 300 runs are .08.
+	if share := float64(covered) / runs; share < 0.79 || share > 0.96 {
+		t.Errorf("covered the true difference in %.3f of runs", share)
+	}
+}
+
+func TestHeadSetTest(t *testing.T) {
+	nan, inf := math.NaN(), math.Inf(1)
+	for _, tt := range []struct {
+		name     string
+		observed float64
+		controls []float64
+		atLeast  int
+		p        float64
+	}{
+		{"none as large", 1, []float64{0, .05, 0}, 0, 1. / 4},
+		{"ties count", 1, []float64{1, .5, 1, 0}, 2, 3. / 5},
+		{"a tie up to rounding counts", .3, []float64{.1 + .2 - 1e-16, 0, .29}, 1, 2. / 4},
+		{"no controls", 1, nil, 0, 1},
+		{"negative drops", -.2, []float64{-.3, -.1, 0}, 2, 3. / 4},
+		{"all zero", 0, []float64{0, 0}, 2, 1},
+		{"unbounded drop", inf, []float64{inf, 3}, 1, 2. / 3},
+		{"failed control", 1, []float64{0, nan}, 0, nan},
+		{"failed run", nan, []float64{0, 1}, 0, nan},
+	} {
+		r := HeadSetTest(tt.observed, tt.controls)
+		same := r.P == tt.p || math.IsNaN(r.P) && math.IsNaN(tt.p)
+		if !same || r.AtLeast != tt.atLeast || r.Controls != len(tt.controls) {
+			t.Errorf("%s: got %+v, want p=%v with %d at least as large", tt.name, r, tt.p, tt.atLeast)
+		}
+	}
+}
+
+// Under the null the observed set is one more draw, so P <= alpha must happen with probability at most alpha.
+func TestHeadSetTestIsValidUnderTheNull(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	const runs, r = 4000, 19
+	hits := 0
+	for range runs {
+		controls := make([]float64, r)
+		for i := range controls {
+			controls[i] = math.Floor(rng.Float64()*40) / 40 // ties, as in recalls of 40 prompts
+		}
+		if HeadSetTest(math.Floor(rng.Float64()*40)/40, controls).P <= 0.1 {
+			hits++
+		}
+	}
+	// alpha + 4 standard errors
+	if share := float64(hits) / runs; share > 0.1+4*math.Sqrt(.1*.9/runs) || share < 0.02 {
+		t.Errorf("p <= 0.1 in %.4f of null runs", share)
+	}
+}
+
+func TestJaccardGolden(t *testing.T) {
+	n := 0
+	forGolden(t, "sets_gini_rouge.json", func(t *testing.T, c goldenCase) {
+		if decode[string](t, c.In, "kind") != "jaccard" {
+			t.Skip("not in this package")
+		}
+		n++
+		c.check(t, "jaccard", Jaccard(decode[[][2]int](t, c.In, "a"), decode[[][2]int](t, c.In, "b")))
+	})
+	if n == 0 {
+		t.Error("no Jaccard case")
+	}
+}
+
+func TestSpearmanGolden(t *testing.T) {
+	forGolden(t, "correlation.json", func(t *testing.T, c goldenCase) {
+		c.check(t, "spearman_rho", Spearman(c.floats(t, "x"), c.floats(t, "y")))
+	})
+}
+
+func TestRanks(t *testing.T) {
+	got := Ranks([]float64{3, math.NaN(), 1, 3, 2, 3})
+	want := []float64{4, math.NaN(), 1, 4, 2, 4}
+	for i := range want {
+		if got[i] != want[i] && !(math.IsNaN(got[i]) && math.IsNaN(want[i])) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	}
+}
+
+func TestUndefinedIsNaN(t *testing.T) {
+	nan := math.NaN()
+	r := Resampling{N: 10, Level: .95}
+	rng := rand.New(rand.NewPCG(1, 1))
+	holed := []float64{1, nan, 3}
+	for name, got := range map[string]float64{
+		"mean of nothing":           Mean(nil),
+		"mean with NaN":             Mean(holed),
+		"sd of one":                 SD([]float64{4}),
+		"sd with NaN":               SD(holed),
+		"quantile of nothing":       Quantile(nil, .5),
+		"quantile with NaN":         Quantile(holed, 1),
+		"bootstrap of nothing":      PairedBootstrap(nil, nil, r, rng).Lo,
+		"bootstrap with NaN":        PairedBootstrap(holed, []float64{1, 2, 3}, r, rng).Hi,
+		"bootstrap value with NaN":  PairedBootstrap([]float64{1, 2, 3}, holed, r, rng).Value,
+		"wilson of nothing":         Wilson(0, 0, .95).Lo,
+		"clopper-pearson of none":   ClopperPearson(0, 0, .95).Hi,
+		"spearman of a constant":    Spearman([]float64{1, 1, 1}, []float64{1, 2, 3}),
+		"spearman with NaN in y":    Spearman([]float64{1, 2, 3}, holed),
+		"spearman of a single pair": Spearman([]float64{1}, []float64{1}),
+	} {
+		if !math.IsNaN(got) {
+			t.Errorf("%s: got %v, want NaN", name, got)
+		}
+	}
+	if (Interval{nan, nan}).Contains(0) {
+		t.Error("an undefined interval contains nothing")
+	}
+	if got := Quantile([]float64{math.Inf(-1), 2, 7}, .5); got != 2 {
+		t.Errorf("median beside an infinity: got %v, want 2", got)
+	}
+}
+
+func TestWrongUsePanics(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 1))
+	two, three := []float64{1, 2}, []float64{1, 2, 3}
+	for name, fn := range map[string]func(){
+		"negative pairs":   func() { McNemar(-1, 2) },
+		"discordant":       func() { Discordant(make([]bool, 2), make([]bool, 3)) },
+		"k above n":        func() { Wilson(3, 2, .95) },
+		"negative k":       func() { ClopperPearson(-1, 2, .95) },
+		"level 1":          func() { Wilson(1, 2, 1) },
+		"level NaN":        func() { ClopperPearson(1, 2, math.NaN()) },
+		"quantile 1.5":     func() { Quantile(two, 1.5) },
+		"quantile NaN":     func() { Quantile(two, math.NaN()) },
+		"pairs differ":     func() { PairedBootstrap(two, three, Resampling{10, .95}, rng) },
+		"no resamples":     func() { PairedBootstrap(two, two, Resampling{0, .95}, rng) },
+		"bootstrap level":  func() { PairedBootstrap(two, two, Resampling{10, 95}, rng) },
+		"spearman lengths": func() { Spearman(two, three) },
+	} {
+		if !panics(fn) {
+			t.Errorf("%s: did not panic", name)
+		}
+	}
+}
