@@ -1,0 +1,289 @@
+package decoder
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Op is what an edit does to its heads.
+type Op string
+
+// The operations of the base program: they change runtime inputs, never the graph.
+const (
+	OpZero        Op = "zero"         // the head's slice of the output projection's input is 0
+	OpScale       Op = "scale"        // that slice times Value
+	OpUniform     Op = "uniform"      // attention uniform over the visible keys (query 0)
+	OpZeroPlanes  Op = "zero_planes"  // the query's Planes are 0, after bias, before rotation; keys untouched
+	OpScalePlanes Op = "scale_planes" // those planes times Value
+	OpTemperature Op = "temperature"  // attention scores divided by Value
+)
+
+// laterOps need a program variant that this version does not have.
+var laterOps = []string{"freeze", "swap", "mean", "resample", "patch", "streaming", "legacy"}
+
+// Scope is the half-open range of rows (absolute positions) at which an edit acts.
+type Scope string
+
+// T is the prompt's true length, q0 its first question row.
+const (
+	ScopeAll      Scope = "all"      // [0, inf)
+	ScopeHaystack Scope = "haystack" // [0, q0)
+	ScopeQuestion Scope = "question" // [q0, inf)
+	ScopeAnswer   Scope = "answer"   // [T-1, inf): the last prompt row and every generated one
+	ScopeLast     Scope = "last"     // [T-1, T)
+)
+
+// Edit is one intervention: what, where and at which rows. It is plain data: it prints, parses, hashes and stores.
+type Edit struct {
+	Op     Op      `json:"op"`
+	Heads  []Head  `json:"heads"`
+	Planes []int   `json:"planes,omitempty"` // plane numbers of the checkpoint's pairing, 0 = fastest ladder step
+	Band   string  `json:"band,omitempty"`   // "slow16" or "fast16": planes by speed, resolved against the table
+	Value  float64 `json:"value,omitempty"`
+	Scope  Scope   `json:"scope"`
+}
+
+// Rows is the half-open range [Lo, Hi) of absolute positions.
+type Rows struct{ Lo, Hi int }
+
+// Forever is the upper end of an open range.
+const Forever = math.MaxInt32
+
+// Resolve returns the rows of the scope for a prompt of length t with first question row q0 (0 = unknown).
+func (s Scope) Resolve(t, q0 int) (Rows, error) {
+	switch s {
+	case ScopeAll:
+		return Rows{0, Forever}, nil
+	case ScopeHaystack, ScopeQuestion:
+		if q0 <= 0 {
+			return Rows{}, fmt.Errorf("scope %s: the prompt has no question span", s)
+		}
+		if s == ScopeHaystack {
+			return Rows{0, q0}, nil
+		}
+		return Rows{q0, Forever}, nil
+	case ScopeAnswer:
+		return Rows{t - 1, Forever}, nil
+	case ScopeLast:
+		return Rows{t - 1, t}, nil
+	}
+	return Rows{}, fmt.Errorf("scope %q: want all, haystack, question, answer or last", string(s))
+}
+
+// String prints the edit in the form ParseEdit reads.
+func (e Edit) String() string {
+	var b strings.Builder
+	b.WriteString(string(e.Op))
+	if e.takesValue() {
+		fmt.Fprintf(&b, "=%s", strconv.FormatFloat(e.Value, 'g', -1, 64))
+	}
+	b.WriteByte(':')
+	for i, h := range e.Heads {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(h.String())
+	}
+	if e.Band != "" {
+		b.WriteString(":" + e.Band)
+	} else if len(e.Planes) > 0 {
+		s := make([]string, len(e.Planes))
+		for i, p := range e.Planes {
+			s[i] = strconv.Itoa(p)
+		}
+		b.WriteString(":" + strings.Join(s, "+"))
+	}
+	return b.String() + "@" + string(e.Scope)
+}
+
+func (e Edit) takesValue() bool {
+	return e.Op == OpScale || e.Op == OpScalePlanes || e.Op == OpTemperature
+}
+
+func (e Edit) takesPlanes() bool { return e.Op == OpZeroPlanes || e.Op == OpScalePlanes }
+
+// ParseEdit reads "op[=value]:heads[:planes][@scope]", for example "zero:L18H6,L20H3@question", "scale=0.5:L3H1" or
+// "zero_planes:L18H6:slow16@all". Heads are a comma list or whatever file readFile understands; readFile may be nil.
+// Planes are "slowK" or "fastK" (K dims = K/2 planes) or numbers joined by "+". The scope defaults to all.
+func ParseEdit(s string, readFile func(path string) ([]Head, error)) (Edit, error) {
+	body, scope, found := cutLast(s, "@")
+	e := Edit{Scope: ScopeAll}
+	if found {
+		e.Scope = Scope(scope)
+	}
+	parts := strings.SplitN(body, ":", 2)
+	op, value, hasValue := strings.Cut(parts[0], "=")
+	e.Op = Op(strings.ReplaceAll(op, "-", "_"))
+	if err := e.Op.check(); err != nil {
+		return e, fmt.Errorf("edit %q: %w", s, err)
+	}
+	if len(parts) < 2 || parts[1] == "" {
+		return e, fmt.Errorf("edit %q: no heads; want op:heads[@scope], e.g. zero:L18H6@question", s)
+	}
+	if hasValue {
+		v, err := strconv.ParseFloat(value, 64)
+		if err != nil {
+			return e, fmt.Errorf("edit %q: value %q is not a number", s, value)
+		}
+		e.Value = v
+	}
+	if hasValue != e.takesValue() {
+		return e, fmt.Errorf("edit %q: %s takes %s", s, e.Op, map[bool]string{true: "a value, e.g. " + string(e.Op) + "=0.5:...", false: "no value"}[e.takesValue()])
+	}
+	where := parts[1]
+	if e.takesPlanes() {
+		h, p, ok := cutLast(where, ":")
+		if !ok {
+			return e, fmt.Errorf("edit %q: %s needs planes, e.g. :slow16", s, e.Op)
+		}
+		where = h
+		if err := e.parsePlanes(p); err != nil {
+			return e, fmt.Errorf("edit %q: %w", s, err)
+		}
+	}
+	var err error
+	if e.Heads, err = parseHeads(where, readFile); err != nil {
+		return e, fmt.Errorf("edit %q: %w", s, err)
+	}
+	return e, e.Check()
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
+
+func (o Op) check() error {
+	switch o {
+	case OpZero, OpScale, OpUniform, OpZeroPlanes, OpScalePlanes, OpTemperature:
+		return nil
+	}
+	for _, l := range laterOps {
+		if string(o) == l {
+			return &NotSupportedError{What: "edit " + l, Have: "zero, scale, uniform, zero_planes, scale_planes, temperature"}
+		}
+	}
+	return fmt.Errorf("unknown operation %q; want zero, scale, uniform, zero_planes, scale_planes or temperature", string(o))
+}
+
+func (e *Edit) parsePlanes(p string) error {
+	if strings.HasPrefix(p, "slow") || strings.HasPrefix(p, "fast") {
+		if k, err := strconv.Atoi(p[4:]); err == nil && k > 0 && k%2 == 0 {
+			e.Band = p
+			return nil
+		}
+		return fmt.Errorf("planes %q: want slowK or fastK with an even number K of dimensions", p)
+	}
+	for _, f := range strings.Split(p, "+") {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			return fmt.Errorf("planes %q: want slowK, fastK or plane numbers joined by +", p)
+		}
+		e.Planes = append(e.Planes, n)
+	}
+	return nil
+}
+
+func parseHeads(s string, readFile func(string) ([]Head, error)) ([]Head, error) {
+	var out []Head
+	for _, f := range splitHeads(s) {
+		h, err := ParseHead(strings.TrimSpace(f))
+		if err != nil {
+			if readFile == nil || looksLikeHead(s) {
+				return nil, err
+			}
+			return readFile(s)
+		}
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// looksLikeHead tells a mistyped head from a file name, so that the message fits.
+func looksLikeHead(s string) bool { return !strings.ContainsAny(s, "./\\") }
+
+// splitHeads splits at commas outside brackets, so that [13,4] stays whole.
+func splitHeads(s string) []string {
+	var out []string
+	depth, start := 0, 0
+	for i, r := range s {
+		switch {
+		case r == '[':
+			depth++
+		case r == ']':
+			depth--
+		case r == ',' && depth == 0:
+			out = append(out, s[start:i])
+			start = i + 1
+		}
+	}
+	return append(out, s[start:])
+}
+
+// Check reports what is wrong with the edit whatever the model.
+func (e Edit) Check() error {
+	if err := e.Op.check(); err != nil {
+		return err
+	}
+	if _, err := e.Scope.Resolve(2, 1); err != nil {
+		return err
+	}
+	if len(e.Heads) == 0 {
+		return fmt.Errorf("edit %s: no heads", e.Op)
+	}
+	if e.takesPlanes() != (len(e.Planes) > 0 || e.Band != "") || (len(e.Planes) > 0 && e.Band != "") {
+		return fmt.Errorf("edit %s: want %s", e.Op, map[bool]string{true: "either planes or a band", false: "no planes"}[e.takesPlanes()])
+	}
+	if e.Op == OpTemperature && !(e.Value > 0) {
+		return fmt.Errorf("edit temperature: value %g, want > 0", e.Value)
+	}
+	if math.IsNaN(e.Value) || math.IsInf(e.Value, 0) {
+		return fmt.Errorf("edit %s: value %g is not finite", e.Op, e.Value)
+	}
+	return nil
+}
+
+// UnmarshalJSON reads the object form or the string that ParseEdit reads.
+func (e *Edit) UnmarshalJSON(b []byte) error {
+	var s string
+	if json.Unmarshal(b, &s) == nil {
+		v, err := ParseEdit(s, nil)
+		*e = v
+		return err
+	}
+	type plain Edit
+	p := plain{Scope: ScopeAll}
+	dec := json.NewDecoder(strings.NewReader(string(b)))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return err
+	}
+	*e = Edit(p)
+	return e.Check()
+}
+
+// Canonical returns the edits in an order that does not depend on how they were given, heads sorted and unique.
+func Canonical(edits []Edit) []Edit {
+	out := make([]Edit, len(edits))
+	for i, e := range edits {
+		h := append([]Head(nil), e.Heads...)
+		sort.Slice(h, func(a, b int) bool { return h[a].Less(h[b]) })
+		e.Heads = h[:0]
+		for j, x := range h {
+			if j == 0 || x != h[j-1] {
+				e.Heads = append(e.Heads, x)
+			}
+		}
+		e.Planes = append([]int(nil), e.Planes...)
+		sort.Ints(e.Planes)
+		out[i] = e
+	}
+	sort.SliceStable(out, func(a, b int) bool { return out[a].String() < out[b].String() })
+	return out
+}

@@ -1,0 +1,139 @@
+package decoder
+
+import (
+	"fmt"
+	"sort"
+	"strconv"
+
+	"github.com/headscope/headscope/loader/rope"
+)
+
+// layerEdit holds one layer's base edit inputs for one sequence: gains and, per head, the rows at which they act. A nil
+// *layerEdit is the identity.
+type layerEdit struct {
+	head     []float32 // [heads]
+	headRows []int32   // [heads, 2]
+	q        []float32 // [heads, planes+1], last = the unrotated dims
+	qRows    []int32   // [heads, 2]
+}
+
+// condition is a prompt's edits made ready for the programs.
+type condition struct {
+	layers map[int]*layerEdit
+	first  int // first edited layer, or the number of layers
+	lo     int // first edited row over all edits
+	finite bool
+}
+
+type geometry struct {
+	layers, heads, planes int
+	table                 *rope.Table
+}
+
+// resolve turns edits into gains for a prompt of length t whose question starts at row q0.
+func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
+	c := &condition{layers: map[int]*layerEdit{}, first: g.layers, lo: Forever}
+	for _, e := range Canonical(edits) {
+		if err := e.Check(); err != nil {
+			return nil, err
+		}
+		rows, err := e.Scope.Resolve(t, q0)
+		if err != nil {
+			return nil, err
+		}
+		planes, err := g.planeSet(e)
+		if err != nil {
+			return nil, err
+		}
+		c.lo = min(c.lo, rows.Lo)
+		for _, h := range e.Heads {
+			if h.Layer < 0 || h.Layer >= g.layers || h.Index < 0 || h.Index >= g.heads {
+				return nil, fmt.Errorf("head %s does not exist: the model has layers 0-%d with heads 0-%d", h, g.layers-1, g.heads-1)
+			}
+			c.first = min(c.first, h.Layer)
+			le := c.layers[h.Layer]
+			if le == nil {
+				le = g.identity()
+				c.layers[h.Layer] = le
+			}
+			if err := le.apply(e, h.Index, planes, g.planes, rows); err != nil {
+				return nil, fmt.Errorf("head %s: %w", h, err)
+			}
+		}
+	}
+	return c, nil
+}
+
+func (g geometry) planeSet(e Edit) ([]int, error) {
+	if e.Band != "" {
+		k, err := strconv.Atoi(e.Band[4:])
+		if err != nil {
+			return nil, fmt.Errorf("band %q: %w", e.Band, err)
+		}
+		if k/2 > g.planes {
+			return nil, fmt.Errorf("band %s: the model rotates %d dimensions", e.Band, 2*g.planes)
+		}
+		order := g.table.SlowestPlanes(2 * g.planes)
+		if e.Band[:4] == "fast" {
+			order = order[g.planes-k/2:]
+		} else {
+			order = order[:k/2]
+		}
+		order = append([]int(nil), order...)
+		sort.Ints(order)
+		return order, nil
+	}
+	for _, p := range e.Planes {
+		if p < 0 || p >= g.planes {
+			return nil, fmt.Errorf("plane %d does not exist: the model has planes 0-%d", p, g.planes-1)
+		}
+	}
+	return e.Planes, nil
+}
+
+func (g geometry) identity() *layerEdit {
+	le := &layerEdit{
+		head: make([]float32, g.heads), headRows: make([]int32, 2*g.heads),
+		q: make([]float32, g.heads*(g.planes+1)), qRows: make([]int32, 2*g.heads),
+	}
+	for i := range le.head {
+		le.head[i] = 1
+	}
+	for i := range le.q {
+		le.q[i] = 1
+	}
+	return le
+}
+
+// apply multiplies one head's gains. Edits of one head and site must agree on their rows: one range a head is what the
+// program takes.
+func (le *layerEdit) apply(e Edit, h int, planes []int, n int, rows Rows) error {
+	span := le.qRows
+	if e.Op == OpZero || e.Op == OpScale {
+		span = le.headRows
+	}
+	want := [2]int32{int32(rows.Lo), int32(rows.Hi)}
+	have := [2]int32{span[2*h], span[2*h+1]}
+	if have != [2]int32{} && have != want {
+		return fmt.Errorf("two edits with different scopes at one site (%v and %v)", have, want)
+	}
+	span[2*h], span[2*h+1] = want[0], want[1]
+	q := le.q[h*(n+1) : (h+1)*(n+1)]
+	switch e.Op {
+	case OpZero:
+		le.head[h] = 0
+	case OpScale:
+		le.head[h] *= float32(e.Value)
+	case OpUniform:
+		clear(q)
+	case OpTemperature:
+		for i := range q {
+			q[i] /= float32(e.Value)
+		}
+	case OpZeroPlanes, OpScalePlanes:
+		for _, p := range planes {
+			q[p] *= float32(e.Value) // Value is 0 for OpZeroPlanes
+		}
+	}
+	return nil
+}

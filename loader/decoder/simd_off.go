@@ -1,0 +1,5 @@
+//go:build !goexperiment.simd
+
+package decoder
+
+const builtWithSIMD = false
