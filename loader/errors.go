@@ -1,0 +1,43 @@
+package loader
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// UnsupportedError says that a checkpoint asks for something this module does not compute. It is about the checkpoint, not about a
+// defect of it: transformers may well run it. The command exits with 3.
+type UnsupportedError struct {
+	File string // file that asks for it, e.g. "config.json"
+	Key  string // key or tensor in it
+	Got  string // value, as JSON
+	Want string // what is supported
+	hint string
+}
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("%s: %s: got %s, which is not supported, want %s", e.File, e.Key, e.Got, e.Want)
+}
+
+// Hint says what the user can do about it, or is empty.
+func (e *UnsupportedError) Hint() string { return e.hint }
+
+// hintError adds what to do to an error. Commands ask for it through interface{ Hint() string }.
+type hintError struct {
+	err  error
+	hint string
+}
+
+func (e *hintError) Error() string { return e.err.Error() }
+func (e *hintError) Unwrap() error { return e.err }
+func (e *hintError) Hint() string  { return e.hint }
+
+// shown prints a JSON value for an error message, cut where it would fill the screen.
+func shown(raw json.RawMessage) string {
+	const longest = 60
+	s := []rune(string(raw))
+	if len(s) <= longest {
+		return string(s)
+	}
+	return string(s[:longest]) + "..."
+}

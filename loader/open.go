@@ -1,0 +1,139 @@
+package loader
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/headscope/headscope/loader/safetensors"
+)
+
+const (
+	tokenizerFile  = "tokenizer.json"
+	generationFile = "generation_config.json"
+)
+
+// Checkpoint is an opened model: what it computes, its weights, its tokenizer. Close it to unmap the weights.
+type Checkpoint struct {
+	Ref          string // what Open was given
+	Dir          string // folder the files lie in
+	Revision     string // commit of the Hugging Face cache, empty for a folder outside one
+	Spec         Spec
+	Weights      *safetensors.Store
+	ConfigSHA256 string // of config.json, hexadecimal
+}
+
+// Open opens a checkpoint: a folder, a .safetensors file, which stands for its folder, or org/name[@rev] in the local Hugging Face
+// cache; a path that exists comes first. It never downloads. Only headers are read, the weights are mapped.
+//
+// Errors: *UnsupportedError for what this module does not compute, fs.ErrNotExist for what is not there, *safetensors.HeaderError and
+// the like for damaged files; those with a way out have a method Hint() string.
+func Open(ref string) (*Checkpoint, error) {
+	dir, revision, err := resolve(ref, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checkpoint{Ref: ref, Dir: dir, Revision: revision}
+	if err := c.readConfig(); err != nil {
+		return nil, err
+	}
+	if c.Weights, err = safetensors.Open(dir); err != nil {
+		return nil, err
+	}
+	if err := c.check(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// Close unmaps the weights; views of them end with it.
+func (c *Checkpoint) Close() error { return c.Weights.Close() }
+
+func (c *Checkpoint) readConfig() error {
+	text, err := os.ReadFile(filepath.Join(c.Dir, configFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &hintError{fmt.Errorf("%s: got no %s, want a checkpoint in Hugging Face's layout: %w", c.Dir, configFile, fs.ErrNotExist),
+			"the folder needs config.json, tokenizer.json and model.safetensors; `headscope import FILE.gguf DIR` makes one of a GGUF file"}
+	}
+	if err != nil {
+		return err
+	}
+	generation, err := os.ReadFile(filepath.Join(c.Dir, generationFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	sum := sha256.Sum256(text)
+	c.ConfigSHA256 = hex.EncodeToString(sum[:])
+	c.Spec, err = ParseConfig(text, generation)
+	return err
+}
+
+func (c *Checkpoint) check() error {
+	if err := checkWeights(&c.Spec, c.Weights); err != nil {
+		return err
+	}
+	return nil
+}
+
+// resolve turns a reference into a folder and, inside a Hugging Face cache, its commit.
+func resolve(ref string, getenv func(string) string) (dir, commit string, err error) {
+	st, err := os.Stat(ref)
+	switch {
+	case err == nil && st.IsDir():
+		return ref, commitOf(ref), nil
+	case err == nil && strings.HasSuffix(ref, ".safetensors"):
+		return filepath.Dir(ref), commitOf(filepath.Dir(ref)), nil
+	case err == nil && strings.HasSuffix(ref, ".gguf"):
+		return "", "", &UnsupportedError{File: ref, Key: "format", Got: "a GGUF file", Want: "a checkpoint folder",
+			hint: fmt.Sprintf("make one with `headscope import %s DIR`", ref)}
+	case err == nil:
+		return "", "", fmt.Errorf("%s: got a file, want a checkpoint folder, a .safetensors file in one, or org/name[@rev]", ref)
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", "", err
+	}
+	hub, ok := parseHubRef(ref)
+	if !ok {
+		return "", "", &hintError{fmt.Errorf("%s: no such folder, nor of the form org/name[@rev]: %w", ref, fs.ErrNotExist),
+			"give a folder with config.json, or a model of the local Hugging Face cache such as HuggingFaceTB/SmolLM2-135M-Instruct"}
+	}
+	cache, err := hubCacheDir(getenv)
+	if err != nil {
+		return "", "", err
+	}
+	return hub.find(cache)
+}
+
+// commitOf names the commit of a folder that is itself a snapshot of the cache.
+func commitOf(dir string) string {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	if base := filepath.Base(abs); commitHash.MatchString(base) && filepath.Base(filepath.Dir(abs)) == "snapshots" {
+		return base
+	}
+	return ""
+}
+
+// fileSHA256 hashes a file of the checkpoint, "" where there is none.
+func fileSHA256(path string) (string, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
