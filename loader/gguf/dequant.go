@@ -3,6 +3,8 @@ package gguf
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/headscope/headscope/loader/safetensors"
 )
 
 // supported says whether dequantise knows the format.
@@ -78,15 +80,4 @@ func dequantiseQ8(dst []float32, raw []byte) {
 }
 
 // float16 reads an IEEE 754 half-precision number.
-func float16(b []byte) float32 {
-	h := uint32(binary.LittleEndian.Uint16(b))
-	sign, exponent, mantissa := h&0x8000<<16, h>>10&31, h&0x3ff
-	switch exponent {
-	case 0: // zero or subnormal: mantissa * 2^-24, exact in float32
-		f := float32(mantissa) / (1 << 24)
-		return math.Float32frombits(math.Float32bits(f) | sign)
-	case 31: // infinity or NaN
-		return math.Float32frombits(sign | 0xff<<23 | mantissa<<13)
-	}
-	return math.Float32frombits(sign | (exponent+112)<<23 | mantissa<<13)
-}
+func float16(b []byte) float32 { return safetensors.Float32FromF16(binary.LittleEndian.Uint16(b)) }

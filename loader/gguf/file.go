@@ -126,40 +126,50 @@ func (f *File) Tensor(name string) (t Tensor, ok bool) {
 	return t, true
 }
 
-// Float32s reads and dequantises a whole tensor, row-major. Errors name file, tensor and, where it cannot be dequantised, the
-// storage format.
+// Float32s reads and dequantises a whole tensor, row-major. Errors name file and tensor; a storage format that is not
+// dequantised is an [UnsupportedError] that names it too.
 func (f *File) Float32s(name string) ([]float32, error) {
 	t, err := f.readable(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
 	out := make([]float32, t.Len())
-	return out, f.ReadRows(name, 0, out)
+	if err := f.readRows(t, 0, out); err != nil {
+		return nil, fmt.Errorf("%s: %w", f.path, err)
+	}
+	return out, nil
 }
 
 // ReadRows reads and dequantises the rows [first, first+len(dst)/RowLen) of a tensor into dst, whose length must be a whole
-// number of rows.
+// number of rows. Errors are those of [File.Float32s].
 func (f *File) ReadRows(name string, first int, dst []float32) error {
 	t, err := f.readable(name)
+	if err == nil {
+		rows := len(dst) / t.RowLen()
+		if rows*t.RowLen() != len(dst) || first < 0 || first > t.Rows()-rows {
+			err = fmt.Errorf("%s: got %d values from row %d, want whole rows of %d within %d rows", name, len(dst), first, t.RowLen(),
+				t.Rows())
+		} else {
+			err = f.readRows(t, first, dst)
+		}
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", f.path, err)
 	}
-	rowLen := t.RowLen()
-	rows := len(dst) / rowLen
-	if rows*rowLen != len(dst) || first < 0 || first > t.Rows()-rows {
-		return fmt.Errorf("%s: %s: got %d values from row %d, want whole rows of %d within %d rows", f.path, name, len(dst), first,
-			rowLen, t.Rows())
-	}
+	return nil
+}
+
+// readRows is ReadRows for a tensor and a range that have been checked.
+func (f *File) readRows(t Tensor, first int, dst []float32) error {
 	l, _ := layoutOf(t.Type)
-	perBlock := l.values
-	const chunk = 32 << 10 // weights dequantised at a time
-	raw := make([]byte, min(len(dst), chunk)/perBlock*l.bytes)
-	at := t.offset + int64(first)*int64(rowLen/perBlock*l.bytes)
+	const chunk = 32 << 10 // weights dequantised at a time, a multiple of every block
+	raw := make([]byte, min(len(dst), chunk)/l.values*l.bytes)
+	at := t.offset + int64(first)*int64(t.RowLen()/l.values*l.bytes)
 	for len(dst) > 0 {
 		n := min(len(dst), chunk)
-		b := raw[:n/perBlock*l.bytes]
+		b := raw[:n/l.values*l.bytes]
 		if err := readFull(f.r, b, at); err != nil {
-			return fmt.Errorf("%s: %s: %w", f.path, name, err)
+			return fmt.Errorf("%s: %w", t.Name, err)
 		}
 		dequantise(t.Type, dst[:n], b)
 		dst = dst[n:]
@@ -172,11 +182,11 @@ func (f *File) ReadRows(name string, first int, dst []float32) error {
 func (f *File) readable(name string) (Tensor, error) {
 	i, ok := f.byName[name]
 	if !ok {
-		return Tensor{}, fmt.Errorf("%s: no tensor %q", f.path, name)
+		return Tensor{}, fmt.Errorf("no tensor %q", name)
 	}
 	t := f.tensors[i]
 	if !supported(t.Type) {
-		return Tensor{}, fmt.Errorf("%s: %s: got ggml type %v, want F32, F16, BF16, Q4_0, Q4_1 or Q8_0", f.path, name, t.Type)
+		return Tensor{}, unsupported("%s: got ggml type %v, want F32, F16, BF16, Q4_0, Q4_1 or Q8_0", name, t.Type)
 	}
 	return t, nil
 }
