@@ -23,7 +23,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: ## build bin/headscope
-	go build -trimpath -ldflags "$(LDFLAGS)" -o $(BIN) ./cmd/headscope
+	go build -ldflags "$(LDFLAGS)" -o $(BIN) ./cmd/headscope
 
 fetch: ## download the demo model and the XLA CPU plugin into the cache folder, checked by sha256
 	scripts/fetch.sh plugin model
