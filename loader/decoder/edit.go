@@ -240,6 +240,9 @@ func (e Edit) Check() error {
 	if e.takesPlanes() != (len(e.Planes) > 0 || e.Band != "") || (len(e.Planes) > 0 && e.Band != "") {
 		return fmt.Errorf("edit %s: want %s", e.Op, map[bool]string{true: "either planes or a band", false: "no planes"}[e.takesPlanes()])
 	}
+	if !e.takesValue() && e.Value != 0 {
+		return fmt.Errorf("edit %s: takes no value, got %g", e.Op, e.Value)
+	}
 	if e.Op == OpTemperature && !(e.Value > 0) {
 		return fmt.Errorf("edit temperature: value %g, want > 0", e.Value)
 	}

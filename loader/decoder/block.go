@@ -1,0 +1,112 @@
+package decoder
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph" //nolint:revive // graph code reads as formulas
+)
+
+// probeMode says what a block returns of the attention rows it is asked about.
+type probeMode int
+
+const (
+	probeNone  probeMode = iota
+	probeStats           // argmax, gap of the two largest weights, mass on spans
+	probeRows            // whole rows
+)
+
+// blockVariant is one compiled kind of prefill block.
+type blockVariant struct {
+	probe probeMode
+	taps  bool // also return q before and after rotation and k after it
+}
+
+// prefillBlock builds one decoder layer over whole sequences.
+//
+// Arguments: x [B, T, hidden] (donated), cos and sin [T, planes], window [] int32, the four edit inputs, then with a probe rows
+// [B, P] int32 and with probeStats spans [B, P, S, 2] int32, then the layer's weights.
+//
+// Results: x [B, T, hidden]; k, v [B, KV, T, D], k after bias and before rotation; then the probe's: argmax [B, H, P] int32,
+// gap [B, H, P], mass [B, H, P, S], or rows [B, H, P, T]; then the taps' q before and after rotation [B, T, H, D] and k after
+// rotation [B, KV, T, D].
+func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
+	return func(args []*Node) []*Node {
+		in := &nodeReader{args}
+		x, cos, sin, window := in.next(), in.next(), in.next(), in.next()
+		edits := in.edits(c)
+		rows := in.optional(variant.probe != probeNone)
+		spans := in.optional(variant.probe == probeStats)
+		w := in.weights(c)
+
+		b, t := x.Shape().Dim(0), x.Shape().Dim(1)
+		pos := positions(x.Graph(), b, t)
+		h := rmsNorm(x, w.inputNorm, c.eps)
+		q := Reshape(linear(h, w.q, w.qb), b, t, c.heads, c.headDim)
+		q = edits.queryGain(c, q, pos)
+		k := c.keyLayout(linear(h, w.k, w.kb))
+		v := c.keyLayout(linear(h, w.v, w.vb))
+		qr := c.rotate(q, ExpandAxes(cos, 0, 2), ExpandAxes(sin, 0, 2))
+		kr := c.rotate(k, ExpandAxes(cos, 0, 1), ExpandAxes(sin, 0, 1))
+
+		z := c.attendTiled(c.groupHeads(qr), kr, v, window)
+		x = c.mlp(c.output(x, c.ungroupHeads(z), pos, edits, w), w)
+
+		out := []*Node{x, k, v}
+		if rows != nil {
+			out = append(out, c.probe(variant.probe, qr, kr, rows, spans, window)...)
+		}
+		if variant.taps {
+			out = append(out, q, qr, kr)
+		}
+		return out
+	}
+}
+
+// tileRows is how many query rows are scored at once: small tiles skip the keys that causality hides, many tiles cost compile
+// time.
+func tileRows(t int) int { return max(64, t/16) }
+
+// attendTiled is causal attention of q [B, KV, G, T, D] over k, v [B, KV, T, D], a tile of query rows at a time against the
+// keys at or before its end.
+func (c *blockConfig) attendTiled(q, k, v, window *Node) *Node {
+	t := q.Shape().Dim(3)
+	b := q.Shape().Dim(0)
+	tile := tileRows(t)
+	var parts []*Node
+	for from := 0; from < t; from += tile {
+		to := min(t, from+tile)
+		qt := SliceAxis(q, 3, AxisRange(from, to))
+		kt, vt := SliceAxis(k, 2, AxisRange(0, to)), SliceAxis(v, 2, AxisRange(0, to))
+		pos := AddScalar(positions(q.Graph(), b, to-from), from)
+		s := mask(c.scores(qt, kt), visibleKeys(pos, positions(q.Graph(), b, to), window))
+		parts = append(parts, weigh(Softmax(s, -1), vt))
+	}
+	return Concatenate(parts, 3)
+}
+
+// probe computes the attention rows `rows` [B, P] anew from q [B, T, H, D] and k [B, KV, T, D], both rotated.
+func (c *blockConfig) probe(mode probeMode, q, k, rows, spans, window *Node) []*Node {
+	b, p, t := rows.Shape().Dim(0), rows.Shape().Dim(1), k.Shape().Dim(2)
+	g := q.Graph()
+	s := c.scores(c.groupHeads(gatherRows(q, rows)), k)
+	a := Softmax(mask(s, visibleKeys(rows, positions(g, b, t), window)), -1)
+	a = Reshape(a, b, c.heads, p, t)
+	if mode == probeRows {
+		return []*Node{a}
+	}
+	arg := ArgMax(a, -1, dtypes.Int32)
+	top := ReduceMax(a, -1)
+	index := Iota(g, a.Shape().Clone(), 3)
+	index = ConvertDType(index, dtypes.Int32)
+	isTop := Equal(index, BroadcastToDims(ExpandAxes(arg, -1), a.Shape().Dimensions...))
+	second := ReduceMax(Where(isTop, ZerosLike(a), a), -1)
+
+	ns := spans.Shape().Dim(2)
+	key := Iota(g, shapes.Make(dtypes.Int32, b, p, ns, t), 3)
+	lo := BroadcastToDims(SliceAxis(spans, 3, AxisRange(0, 1)), b, p, ns, t)
+	hi := BroadcastToDims(SliceAxis(spans, 3, AxisRange(1, 2)), b, p, ns, t)
+	in := ConvertDType(LogicalAnd(GreaterOrEqual(key, lo), LessThan(key, hi)), dtypes.Float32)
+	full := []int{b, c.heads, p, ns, t}
+	mass := ReduceSum(Mul(BroadcastToDims(ExpandAxes(a, 3), full...), BroadcastToDims(ExpandAxes(in, 1), full...)), -1)
+	return []*Node{arg, Sub(top, second), mass}
+}

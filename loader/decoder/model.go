@@ -1,0 +1,235 @@
+package decoder
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/rope"
+)
+
+// Options says how a model is run. The zero value is the checkpoint's dtype, transformers' angles, all weights resident.
+type Options struct {
+	DType  string         // auto, float32, bfloat16
+	Angles rope.Precision // arithmetic of the rotary angles
+	Memory int64          // bytes that the weights may take on the device; 0 = no limit; below the need, layers are streamed
+}
+
+// Model runs one checkpoint on one backend. It is safe for one caller at a time.
+type Model struct {
+	Spec  *loader.Spec
+	Table *rope.Table
+
+	be      *Backend
+	cfg     blockConfig
+	geo     geometry
+	weights *weightStore
+	angles  rope.Precision
+	workers int
+
+	mu       sync.Mutex
+	programs map[string]*graph.Exec
+	tables   map[int]*positionTable
+	identity map[int]*editTensors // by batch size
+	window   *tensors.Tensor
+
+	prefillRows, tailRows int64 // rows computed, padding left out: what Work reports
+}
+
+type positionTable struct{ cos, sin *tensors.Tensor } // [P, planes]
+
+// New prepares a checkpoint for running on be. Weights are uploaded when they are first needed.
+func New(be *Backend, c *loader.Checkpoint, o Options) (*Model, error) {
+	s := &c.Spec
+	name := o.DType
+	if name == "" || name == "auto" {
+		name = s.DType
+	}
+	dtype, err := parseDType(name)
+	if err != nil {
+		return nil, err
+	}
+	table, err := rope.New(s.Rope, s.HeadDim, s.MaxPositions)
+	if err != nil {
+		return nil, err
+	}
+	names := s.Names.Layer(0)
+	m := &Model{
+		Spec: s, Table: table, be: be, angles: o.Angles, workers: 1,
+		cfg: blockConfig{
+			heads: s.Heads, kv: s.KVHeads, headDim: s.HeadDim, rotary: 2 * table.Planes(), eps: s.NormEps,
+			attnBias: names.QBias != "", mlpBias: names.GateBias != "", dtype: dtype,
+		},
+		geo:      geometry{layers: s.Layers, heads: s.Heads, planes: table.Planes(), table: table},
+		programs: map[string]*graph.Exec{}, tables: map[int]*positionTable{}, identity: map[int]*editTensors{},
+	}
+	if be.Kind == KindGo {
+		m.workers = 2 // half of a forward is single-threaded there: two sequences at once run 1.7 times as fast
+	}
+	m.weights = newWeightStore(be, c, dtype, o.Memory)
+	return m, nil
+}
+
+func parseDType(name string) (dtypes.DType, error) {
+	switch name {
+	case "float32":
+		return dtypes.Float32, nil
+	case "bfloat16":
+		return dtypes.BFloat16, nil
+	case "float16":
+		return dtypes.InvalidDType, &NotSupportedError{What: "dtype float16", Have: "float32, bfloat16; use --dtype float32 for a float16 checkpoint"}
+	}
+	return dtypes.InvalidDType, fmt.Errorf("dtype %q: want auto, float32 or bfloat16", name)
+}
+
+// DType is the dtype of weights and activations, spelled as HF does.
+func (m *Model) DType() string {
+	if m.cfg.dtype == dtypes.BFloat16 {
+		return "bfloat16"
+	}
+	return "float32"
+}
+
+// Backend is the backend the model runs on.
+func (m *Model) Backend() *Backend { return m.be }
+
+// Streamed tells whether layers are uploaded anew for each walk because the weights do not fit the memory budget.
+func (m *Model) Streamed() bool { return m.weights.streamed }
+
+// Work counts the rows computed so far: those of whole sequences and those over a kept cache. Padding is not counted.
+type Work struct {
+	PrefillLayerRows int64 `json:"prefill_layer_rows"` // rows x layers
+	CacheLayerRows   int64 `json:"cache_layer_rows"`
+}
+
+// Work returns the counters.
+func (m *Model) Work() Work {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return Work{m.prefillRows, m.tailRows}
+}
+
+// Close frees what the model holds on the device.
+func (m *Model) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.weights.close()
+	for _, t := range m.tables {
+		free(t.cos, t.sin)
+	}
+	for _, e := range m.identity {
+		e.free()
+	}
+	free(m.window)
+	for _, p := range m.programs {
+		p.Finalize()
+	}
+	m.programs, m.tables, m.identity, m.window = map[string]*graph.Exec{}, map[int]*positionTable{}, map[int]*editTensors{}, nil
+	return nil
+}
+
+// program returns the named program, built on first use; the executor compiles it once for each set of argument shapes.
+func (m *Model) program(name string, build func([]*graph.Node) []*graph.Node) (*graph.Exec, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.programs[name]; e != nil {
+		return e, nil
+	}
+	e, err := graph.NewExec(m.be.Backend, build)
+	if err != nil {
+		return nil, err
+	}
+	e = e.WithName(name).SetMaxCache(-1)
+	m.programs[name] = e
+	return e, nil
+}
+
+// positionsUpTo returns the tables of positions 0..p-1, cast to the model's dtype as Llama does.
+func (m *Model) positionsUpTo(p int) (*positionTable, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.tables[p]; t != nil {
+		return t, nil
+	}
+	cos, sin := m.Table.CosSin(p, m.angles)
+	ct, err := m.be.floats(cos, m.cfg.dtype, p, m.cfg.planes())
+	if err != nil {
+		return nil, err
+	}
+	st, err := m.be.floats(sin, m.cfg.dtype, p, m.cfg.planes())
+	if err != nil {
+		return nil, err
+	}
+	t := &positionTable{ct, st}
+	m.tables[p] = t
+	return t, nil
+}
+
+// noWindow is the window input of a layer whose queries see every earlier key.
+func (m *Model) noWindow() (*tensors.Tensor, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.window == nil {
+		w, err := m.be.ints([]int32{Forever})
+		if err != nil {
+			return nil, err
+		}
+		m.window = w
+	}
+	return m.window, nil
+}
+
+// editTensors are the base edit inputs of one layer on the device.
+type editTensors struct{ head, headRows, q, qRows *tensors.Tensor }
+
+func (e *editTensors) free() { free(e.head, e.headRows, e.q, e.qRows) }
+
+func (e *editTensors) args() []any { return []any{e.head, e.headRows, e.q, e.qRows} }
+
+// layerEdits uploads the edit inputs of layer l for a batch of conditions (nil = unedited). The identity is kept and must not
+// be freed by the caller: owned tells.
+func (m *Model) layerEdits(l int, batch []*condition) (e *editTensors, owned bool, err error) {
+	edited := false
+	for _, c := range batch {
+		edited = edited || (c != nil && c.layers[l] != nil)
+	}
+	if !edited {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if e := m.identity[len(batch)]; e != nil {
+			return e, false, nil
+		}
+	}
+	var head, q []float32
+	var headRows, qRows []int32
+	for _, c := range batch {
+		le := m.geo.identity()
+		if c != nil && c.layers[l] != nil {
+			le = c.layers[l]
+		}
+		head, q = append(head, le.head...), append(q, le.q...)
+		headRows, qRows = append(headRows, le.headRows...), append(qRows, le.qRows...)
+	}
+	b, h := len(batch), m.cfg.heads
+	e = &editTensors{}
+	if e.head, err = m.be.floats(head, dtypes.Float32, b, h); err != nil {
+		return nil, false, err
+	}
+	if e.q, err = m.be.floats(q, dtypes.Float32, b, h, m.cfg.planes()+1); err != nil {
+		return nil, false, err
+	}
+	if e.headRows, err = m.be.ints(headRows, b, h, 2); err != nil {
+		return nil, false, err
+	}
+	if e.qRows, err = m.be.ints(qRows, b, h, 2); err != nil {
+		return nil, false, err
+	}
+	if !edited {
+		m.identity[b] = e
+	}
+	return e, edited, nil
+}

@@ -1,0 +1,105 @@
+package decoder
+
+import (
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/compute/shapes"
+	. "github.com/gomlx/gomlx/core/graph" //nolint:revive // graph code reads as formulas
+)
+
+// rowBlock builds one decoder layer over a few new rows that attend to a kept cache.
+//
+// Arguments: x [B, R, hidden]; pos [B, R] int32 absolute positions; cos, sin [P, planes], P above every position; window []
+// int32; prompt k, v [Bp, KV, Tp, D] (Bp is 1, shared by all rows, or B), k before rotation; promptLen [B] int32, prompt keys
+// that count; tail k, v [B, KV, C, D], k before rotation; tailPos [B, C] int32, the position of each slot once the new rows
+// are in, -1 = empty; slot [] int32, first slot of the new rows (R slots); the four edit inputs; the layer's weights.
+//
+// Results: x [B, R, hidden], tail k and v with the new rows in their slots.
+func (c *blockConfig) rowBlock(args []*Node) []*Node {
+	in := &nodeReader{args}
+	x, pos, cos, sin, window := in.next(), in.next(), in.next(), in.next(), in.next()
+	pk, pv, promptLen := in.next(), in.next(), in.next()
+	tk, tv, tailPos, slot := in.next(), in.next(), in.next(), in.next()
+	edits := in.edits(c)
+	w := in.weights(c)
+
+	b, r := x.Shape().Dim(0), x.Shape().Dim(1)
+	h := rmsNorm(x, w.inputNorm, c.eps)
+	q := edits.queryGain(c, Reshape(linear(h, w.q, w.qb), b, r, c.heads, c.headDim), pos)
+	q = c.rotate(q, ExpandAxes(atPositions(cos, pos), 2), ExpandAxes(atPositions(sin, pos), 2))
+	tk = putRows(tk, c.keyLayout(linear(h, w.k, w.kb)), slot)
+	tv = putRows(tv, c.keyLayout(linear(h, w.v, w.vb)), slot)
+
+	bp, tp := pk.Shape().Dim(0), pk.Shape().Dim(2)
+	kr := c.rotate(pk, firstPositions(cos, tp), firstPositions(sin, tp))
+	filled := MaxScalar(tailPos, 0)
+	tr := c.rotate(tk, ExpandAxes(atPositions(cos, filled), 1), ExpandAxes(atPositions(sin, filled), 1))
+
+	qg := c.groupHeads(q)
+	shared := bp == 1 && b > 1
+	var sp *Node
+	if shared {
+		sp = c.sharedScores(qg, kr)
+	} else {
+		sp = c.scores(qg, kr)
+	}
+	keyPos := positions(x.Graph(), b, tp)
+	keyPos = Where(LessThan(keyPos, BroadcastToDims(ExpandAxes(promptLen, 1), b, tp)), keyPos, AddScalar(ZerosLike(keyPos), -1))
+	sp = mask(sp, visibleKeys(pos, keyPos, window))
+	st := mask(c.scores(qg, tr), visibleKeys(pos, tailPos, window))
+
+	p := Softmax(Concatenate([]*Node{sp, st}, 4), -1)
+	pp, pt := SliceAxis(p, 4, AxisRange(0, tp)), SliceAxis(p, 4, AxisRangeToEnd(tp))
+	var z *Node
+	if shared {
+		z = c.sharedWeigh(pp, pv)
+	} else {
+		z = weigh(pp, pv)
+	}
+	z = c.ungroupHeads(Add(z, weigh(pt, tv)))
+	return []*Node{c.mlp(c.output(x, z, pos, edits, w), w), tk, tv}
+}
+
+// sharedScores scores q [B, KV, G, R, D] of many conditions against one prompt's k [1, KV, Tp, D] as one product a KV head.
+func (c *blockConfig) sharedScores(q, k *Node) *Node {
+	kv, tp := c.kv, k.Shape().Dim(2)
+	rowsFirst := TransposeAllDims(q, 1, 0, 2, 3, 4) // [KV, B, G, R, D]
+	b, g, r := rowsFirst.Shape().Dim(1), rowsFirst.Shape().Dim(2), rowsFirst.Shape().Dim(3)
+	flat := Reshape(rowsFirst, 1, kv, 1, b*g*r, c.headDim)
+	s := Reshape(c.scores(flat, k), kv, b, g, r, tp)
+	return TransposeAllDims(s, 1, 0, 2, 3, 4)
+}
+
+// sharedWeigh is weigh for weights p [B, KV, G, R, Tp] over one prompt's v [1, KV, Tp, D].
+func (c *blockConfig) sharedWeigh(p, v *Node) *Node {
+	kv, tp := c.kv, v.Shape().Dim(2)
+	rowsFirst := TransposeAllDims(p, 1, 0, 2, 3, 4)
+	b, g, r := rowsFirst.Shape().Dim(1), rowsFirst.Shape().Dim(2), rowsFirst.Shape().Dim(3)
+	z := weigh(Reshape(rowsFirst, 1, kv, 1, b*g*r, tp), v)
+	return TransposeAllDims(Reshape(z, kv, b, g, r, c.headDim), 1, 0, 2, 3, 4)
+}
+
+// atPositions picks table rows: table [P, planes], pos [B, R] -> [B, R, planes].
+func atPositions(table, pos *Node) *Node { return Gather(table, ExpandAxes(pos, -1)) }
+
+// firstPositions is table [P, planes] -> [1, 1, t, planes].
+func firstPositions(table *Node, t int) *Node {
+	return ExpandAxes(SliceAxis(table, 0, AxisRange(0, t)), 0, 1)
+}
+
+// putRows writes rows [B, KV, R, D] into slots slot..slot+R-1 of tail [B, KV, C, D]. A gather and a choice rather than
+// DynamicUpdateSlice, which the Go backend lacks.
+func putRows(tail, rows, slot *Node) *Node {
+	dims := tail.Shape().Dimensions
+	b, kv, n, d := dims[0], dims[1], dims[2], dims[3]
+	r := rows.Shape().Dim(2)
+	offset := Sub(Iota(tail.Graph(), shapes.Make(dtypes.Int32, n), 0), BroadcastToDims(slot, n))
+	in := LogicalAnd(GreaterOrEqual(offset, ZerosLike(offset)), LessThan(offset, AddScalar(ZerosLike(offset), r)))
+	var spread *Node
+	if r == 1 {
+		spread = BroadcastToDims(rows, b, kv, n, d)
+	} else {
+		byRow := Gather(TransposeAllDims(rows, 2, 0, 1, 3), ExpandAxes(ClipScalar(offset, 0, float64(r-1)), -1))
+		spread = TransposeAllDims(byRow, 1, 2, 0, 3)
+	}
+	return Where(BroadcastToDims(Reshape(in, 1, 1, n, 1), b, kv, n, d), spread, tail)
+}

@@ -1,0 +1,259 @@
+package decoder
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// cacheRun computes new rows over a kept cache: the prompt part is read-only, the tail grows with every step. Its batch rows
+// are conditions of one prompt, or pairs of prompt and condition with a cache each.
+type cacheRun struct {
+	m         *Model
+	prompt    []kvPair     // by layer, [1 or B, KV, Tp, D]; not owned
+	promptLen []int32      // [B], prompt keys that count
+	conds     []*condition // [B]
+	tp        int
+
+	capacity int
+	tail     []kvPair // by layer, [B, KV, C, D]; owned
+	tailPos  []int32  // [B, C]; -1 = empty
+	slot     int      // first free slot, the same for all batch rows
+
+	empty kvPair // what a tail starts as
+	edits []*editTensors
+	owned []bool
+}
+
+// newCacheRun prepares a run of up to `rows` new rows over the given cache.
+func (m *Model) newCacheRun(prompt []kvPair, promptLen []int32, conds []*condition, rows int) (*cacheRun, error) {
+	r := &cacheRun{m: m, prompt: prompt, promptLen: promptLen, conds: conds, tp: prompt[0].k.Shape().Dim(2), capacity: tailBucket(rows)}
+	layers, b := m.Spec.Layers, len(conds)
+	r.tail = make([]kvPair, layers)
+	r.tailPos = make([]int32, b*r.capacity)
+	for i := range r.tailPos {
+		r.tailPos[i] = -1
+	}
+	zeros := make([]float32, b*m.cfg.kv*r.capacity*m.cfg.headDim)
+	t, err := m.be.floats(zeros, m.cfg.dtype, b, m.cfg.kv, r.capacity, m.cfg.headDim)
+	if err != nil {
+		return nil, err
+	}
+	r.empty = kvPair{t, t}
+	r.edits, r.owned = make([]*editTensors, layers), make([]bool, layers)
+	for l := range layers {
+		if r.edits[l], r.owned[l], err = m.layerEdits(l, conds); err != nil {
+			r.free()
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *cacheRun) free() {
+	for _, p := range r.tail {
+		free(p.k, p.v)
+	}
+	r.tail = nil
+	free(r.empty.k)
+	for l, e := range r.edits {
+		if r.owned[l] && e != nil {
+			e.free()
+		}
+	}
+	r.edits = nil
+}
+
+// step computes the rows ids at positions pos, both [B][n] with n at most the largest row bucket and the same for all, and
+// returns their residual after the last layer [B, bucket(n), hidden], which the caller frees. A position of -1 marks a batch
+// row with nothing to do: it is computed and left out of the cache.
+func (r *cacheRun) step(ctx context.Context, ids, pos [][]int32) (*tensors.Tensor, error) {
+	n := len(ids[0])
+	bucket := rowBucket(n)
+	if r.slot+bucket > r.capacity {
+		return nil, fmt.Errorf("cache: %d rows do not fit a tail of %d with %d in use", n, r.capacity, r.slot)
+	}
+	posFlat := r.place(pos, n, bucket)
+	x, err := r.m.embedRows(ids, bucket)
+	if err != nil {
+		return nil, err
+	}
+	in, err := r.upload(posFlat, bucket)
+	if err != nil {
+		free(x)
+		return nil, err
+	}
+	defer in.free()
+	for l := range r.m.Spec.Layers {
+		if err := ctx.Err(); err != nil {
+			free(x)
+			return nil, err
+		}
+		if x, err = r.layer(l, x, in); err != nil {
+			return nil, fmt.Errorf("layer %d: %w", l, err)
+		}
+	}
+	r.slot += bucket
+	r.m.mu.Lock()
+	r.m.tailRows += int64(len(ids) * n * r.m.Spec.Layers)
+	r.m.mu.Unlock()
+	return x, nil
+}
+
+// place writes the new rows' positions into the tail's slots and returns them padded to the bucket. Padding stands at the
+// row's own last position and takes no slot that anyone sees.
+func (r *cacheRun) place(pos [][]int32, n, bucket int) []int32 {
+	var flat []int32
+	for i, p := range pos {
+		for j := range bucket {
+			at := p[min(j, n-1)]
+			if j < n {
+				r.tailPos[i*r.capacity+r.slot+j] = at
+			}
+			flat = append(flat, max(at, 0))
+		}
+	}
+	return flat
+}
+
+// rowInputs are the arguments that all layers of a step share.
+type rowInputs struct {
+	pos, promptLen, tailPos, slot *tensors.Tensor
+	table                         *positionTable
+	window                        *tensors.Tensor
+}
+
+func (in *rowInputs) free() { free(in.pos, in.promptLen, in.tailPos, in.slot) }
+
+func (r *cacheRun) upload(pos []int32, bucket int) (*rowInputs, error) {
+	m, b := r.m, len(r.conds)
+	in := &rowInputs{}
+	var err error
+	if in.table, err = m.positionsUpTo(r.tp + r.capacity); err != nil {
+		return nil, err
+	}
+	if in.window, err = m.noWindow(); err != nil {
+		return nil, err
+	}
+	for _, f := range []struct {
+		to   **tensors.Tensor
+		data []int32
+		dims []int
+	}{
+		{&in.pos, pos, []int{b, bucket}}, {&in.promptLen, r.promptLen, []int{b}},
+		{&in.tailPos, r.tailPos, []int{b, r.capacity}}, {&in.slot, []int32{int32(r.slot)}, nil},
+	} {
+		if *f.to, err = m.be.ints(f.data, f.dims...); err != nil {
+			in.free()
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// layer runs one layer of a step; it consumes x.
+func (r *cacheRun) layer(l int, x *tensors.Tensor, in *rowInputs) (*tensors.Tensor, error) {
+	defer free(x)
+	prog, err := r.m.program("rows", r.m.cfg.rowBlock)
+	if err != nil {
+		return nil, err
+	}
+	w, err := r.m.weights.acquire(l)
+	if err != nil {
+		return nil, err
+	}
+	defer r.m.weights.release(l)
+	tail := r.tail[l]
+	if tail.k == nil {
+		tail = r.empty
+	}
+	args := []any{x, in.pos, in.table.cos, in.table.sin, in.window, r.prompt[l].k, r.prompt[l].v, in.promptLen, tail.k, tail.v, in.tailPos, in.slot}
+	args = append(append(args, r.edits[l].args()...), w...)
+	out, err := call(prog, args...)
+	if err != nil {
+		return nil, err
+	}
+	free(r.tail[l].k, r.tail[l].v)
+	r.tail[l] = kvPair{out[1], out[2]}
+	return out[0], nil
+}
+
+// forget drops the tail rows of batch row i at positions >= pos.
+func (r *cacheRun) forget(i int, pos int32) {
+	for j := range r.capacity {
+		if k := i*r.capacity + j; r.tailPos[k] >= pos {
+			r.tailPos[k] = -1
+		}
+	}
+}
+
+// cacheRow names one sequence's cache within a unit.
+type cacheRow struct {
+	u *unit
+	i int
+}
+
+// stack copies the caches of several sequences, all of one bucket, into one batch by layer. With a single sequence of a
+// single-sequence unit nothing is copied, and owned is false.
+func (m *Model) stack(rows []cacheRow) (kv []kvPair, owned bool, err error) {
+	layers := m.Spec.Layers
+	kv = make([]kvPair, layers)
+	if len(rows) == 1 && rows[0].u.b() == 1 {
+		for l := range layers {
+			kv[l] = rows[0].u.layerKV(l)
+		}
+		return kv, false, nil
+	}
+	prog, err := m.program("stack", stackGraph)
+	if err != nil {
+		return nil, false, err
+	}
+	var index []*tensors.Tensor
+	defer func() { free(index...) }()
+	for _, r := range rows {
+		t, err := m.be.ints([]int32{int32(r.i)}, 1, 1)
+		if err != nil {
+			return nil, false, err
+		}
+		index = append(index, t)
+	}
+	for l := range layers {
+		if kv[l], err = stackLayer(prog, rows, index, l); err != nil {
+			for _, p := range kv {
+				free(p.k, p.v)
+			}
+			return nil, false, err
+		}
+	}
+	return kv, true, nil
+}
+
+func stackLayer(prog *graph.Exec, rows []cacheRow, index []*tensors.Tensor, l int) (kvPair, error) {
+	var ks, vs []any
+	for i, r := range rows {
+		p := r.u.layerKV(l)
+		ks, vs = append(ks, p.k, index[i]), append(vs, p.v, index[i])
+	}
+	k, err := call(prog, ks...)
+	if err != nil {
+		return kvPair{}, err
+	}
+	v, err := call(prog, vs...)
+	if err != nil {
+		free(k...)
+		return kvPair{}, err
+	}
+	return kvPair{k[0], v[0]}, nil
+}
+
+// stackGraph takes pairs of a batch [B, ...] and an index [1, 1] and stacks the chosen entries: [pairs, ...].
+func stackGraph(in []*graph.Node) []*graph.Node {
+	var parts []*graph.Node
+	for i := 0; i < len(in); i += 2 {
+		parts = append(parts, graph.Gather(in[i], in[i+1]))
+	}
+	return []*graph.Node{graph.Concatenate(parts, 0)}
+}
+

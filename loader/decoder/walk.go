@@ -1,0 +1,325 @@
+package decoder
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/gomlx/compute/dtypes"
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// kvPair is one layer's keys (before rotation) and values, [B, KV, T, D].
+type kvPair struct{ k, v *tensors.Tensor }
+
+// unit is a batch of whole sequences under one condition each, walked through the layers together.
+type unit struct {
+	ids   [][]int32    // [B], each shorter than or as long as t
+	t     int          // bucket
+	conds []*condition // [B]; nil = unedited
+
+	parent *unit // shares the layers below fork; nil = runs from the embedding
+	fork   int
+
+	probe  *probeInputs
+	taps   map[int]bool // layers whose q and k are returned
+	rows   []int32      // with hidden: the row of each sequence whose residual is kept after every layer
+	keepKV bool
+
+	x      *tensors.Tensor // the residual that enters the next layer; owned
+	kv     []kvPair        // by layer, own layers only
+	probed []probeOutput   // by layer
+	hidden [][]float32     // by layer, [B * hidden]
+	tapped map[int][3][]float32
+}
+
+// probeInputs asks for attention rows.
+type probeInputs struct {
+	mode  probeMode
+	rows  []int32 // [B*P]
+	spans []int32 // [B*P*S*2], probeStats
+	p, s  int
+
+	rowsT, spansT *tensors.Tensor
+}
+
+// probeOutput is what one layer's probe returned, flat as the program has it.
+type probeOutput struct {
+	argmax    []int32   // [B, H, P]
+	gap, mass []float32 // [B, H, P], [B, H, P, S]
+	rows      []float32 // [B, H, P, T]
+}
+
+func (u *unit) b() int { return len(u.ids) }
+
+// free releases everything that the unit still holds.
+func (u *unit) free() {
+	free(u.x)
+	u.x = nil
+	for _, p := range u.kv {
+		free(p.k, p.v)
+	}
+	u.kv = nil
+	if u.probe != nil {
+		free(u.probe.rowsT, u.probe.spansT)
+		u.probe.rowsT, u.probe.spansT = nil, nil
+	}
+}
+
+// layerKV is the unit's own or inherited cache of layer l.
+func (u *unit) layerKV(l int) kvPair {
+	for u.parent != nil && l < u.fork {
+		u = u.parent
+	}
+	return u.kv[l]
+}
+
+// walk runs the units through all layers, a layer at a time, and leaves each unit's last residual in u.x.
+func (m *Model) walk(ctx context.Context, units []*unit) (err error) {
+	for _, u := range units {
+		if err := m.startUnit(u); err != nil {
+			return err
+		}
+	}
+	for l := range m.Spec.Layers {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w, err := m.weights.acquire(l)
+		if err != nil {
+			return err
+		}
+		// Forks read their parent's residual before the parent gives it away.
+		var forks, others []*unit
+		for _, u := range units {
+			switch {
+			case u.parent != nil && l == u.fork:
+				forks = append(forks, u)
+			case l >= u.fork:
+				others = append(others, u)
+			}
+		}
+		err = m.each(ctx, forks, func(u *unit) error { return m.stepUnit(l, u, u.parent.x, false, w) })
+		if err == nil {
+			err = m.each(ctx, others, func(u *unit) error { return m.stepUnit(l, u, u.x, true, w) })
+		}
+		m.weights.release(l)
+		if err != nil {
+			return fmt.Errorf("layer %d: %w", l, err)
+		}
+	}
+	return nil
+}
+
+// each runs f on the units, as many at once as the backend gains from.
+func (m *Model) each(ctx context.Context, units []*unit, f func(*unit) error) error {
+	if m.workers < 2 || len(units) < 2 {
+		for _, u := range units {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := f(u); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	errs := make([]error, len(units))
+	slots := make(chan struct{}, m.workers)
+	var wg sync.WaitGroup
+	for i, u := range units {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if errs[i] = ctx.Err(); errs[i] == nil {
+				errs[i] = f(u)
+			}
+		}()
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startUnit uploads the embedded tokens of a unit that runs from the start, and its probe.
+func (m *Model) startUnit(u *unit) error {
+	u.kv = make([]kvPair, m.Spec.Layers)
+	u.probed = make([]probeOutput, m.Spec.Layers)
+	if u.rows != nil {
+		u.hidden = make([][]float32, m.Spec.Layers)
+	}
+	if p := u.probe; p != nil {
+		var err error
+		if p.rowsT, err = m.be.ints(p.rows, u.b(), p.p); err != nil {
+			return err
+		}
+		if p.mode == probeStats {
+			if p.spansT, err = m.be.ints(p.spans, u.b(), p.p, p.s, 2); err != nil {
+				return err
+			}
+		}
+	}
+	for _, ids := range u.ids {
+		if len(ids) > u.t {
+			return fmt.Errorf("sequence of %d tokens in a bucket of %d", len(ids), u.t)
+		}
+	}
+	if u.parent != nil {
+		return nil
+	}
+	var err error
+	u.x, err = m.embedRows(u.ids, u.t)
+	return err
+}
+
+// embedRows uploads embedded ids, each padded to t rows with token 0: [B, t, hidden].
+func (m *Model) embedRows(ids [][]int32, t int) (*tensors.Tensor, error) {
+	flat := make([]int32, 0, len(ids)*t)
+	for _, s := range ids {
+		flat = append(flat, s...)
+		flat = append(flat, make([]int32, t-len(s))...)
+	}
+	x, err := m.weights.embed(flat)
+	if err != nil {
+		return nil, err
+	}
+	return m.be.floats(x, m.cfg.dtype, len(ids), t, m.Spec.Hidden)
+}
+
+// stepUnit runs layer l on residual x. The unit owns x when own is set: it is donated, or freed when it cannot be.
+func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) error {
+	variant := blockVariant{taps: u.taps[l]}
+	if u.probe != nil {
+		variant.probe = u.probe.mode
+	}
+	prog, err := m.program(fmt.Sprintf("block_probe%d_taps%t", variant.probe, variant.taps), m.cfg.prefillBlock(variant))
+	if err != nil {
+		return err
+	}
+	table, err := m.positionsUpTo(u.t)
+	if err != nil {
+		return err
+	}
+	window, err := m.noWindow()
+	if err != nil {
+		return err
+	}
+	edits, owned, err := m.layerEdits(l, u.conds)
+	if err != nil {
+		return err
+	}
+	if owned {
+		defer edits.free()
+	}
+	var first any = x
+	if own && !x.IsShared() {
+		if first, err = graph.DonateTensorBuffer(x, m.be.Backend, 0); err != nil {
+			return err
+		}
+	}
+	args := append([]any{first, table.cos, table.sin, window}, edits.args()...)
+	if u.probe != nil {
+		args = append(args, u.probe.rowsT)
+		if u.probe.mode == probeStats {
+			args = append(args, u.probe.spansT)
+		}
+	}
+	out, err := call(prog, append(args, w...)...)
+	if own {
+		free(x)
+		u.x = nil
+	}
+	if err != nil {
+		return err
+	}
+	m.countRows(u)
+	return m.takeOutputs(l, u, variant, out)
+}
+
+func (m *Model) countRows(u *unit) {
+	n := 0
+	for _, ids := range u.ids {
+		n += len(ids)
+	}
+	m.mu.Lock()
+	m.prefillRows += int64(n)
+	m.mu.Unlock()
+}
+
+// takeOutputs stores a block's results in the unit and frees those that nobody asked for.
+func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors.Tensor) error {
+	u.x = out[0]
+	if u.keepKV {
+		u.kv[l] = kvPair{out[1], out[2]}
+	} else {
+		free(out[1], out[2])
+	}
+	rest := out[3:]
+	defer free(rest...)
+	var err error
+	switch variant.probe {
+	case probeStats:
+		var p probeOutput
+		if p.argmax, err = intsOf(rest[0]); err != nil {
+			return err
+		}
+		if p.gap, err = floatsOf(rest[1]); err != nil {
+			return err
+		}
+		if p.mass, err = floatsOf(rest[2]); err != nil {
+			return err
+		}
+		u.probed[l] = p
+		rest = rest[3:]
+	case probeRows:
+		if u.probed[l].rows, err = floatsOf(rest[0]); err != nil {
+			return err
+		}
+		rest = rest[1:]
+	}
+	if variant.taps {
+		var t [3][]float32
+		for i := range t {
+			if t[i], err = floatsOf(rest[i]); err != nil {
+				return err
+			}
+		}
+		if u.tapped == nil {
+			u.tapped = map[int][3][]float32{}
+		}
+		u.tapped[l] = t
+	}
+	if u.rows != nil {
+		return m.keepHidden(l, u)
+	}
+	return nil
+}
+
+// keepHidden copies the residual at the unit's rows after layer l to the host.
+func (m *Model) keepHidden(l int, u *unit) error {
+	prog, err := m.program("gather_rows", func(in []*graph.Node) []*graph.Node {
+		return []*graph.Node{graph.ConvertDType(gatherRows(in[0], in[1]), dtypes.Float32)}
+	})
+	if err != nil {
+		return err
+	}
+	idx, err := m.be.ints(u.rows, u.b(), 1)
+	if err != nil {
+		return err
+	}
+	defer free(idx)
+	out, err := call(prog, u.x, idx)
+	if err != nil {
+		return err
+	}
+	defer free(out...)
+	u.hidden[l], err = floatsOf(out[0])
+	return err
+}
