@@ -1,0 +1,39 @@
+// Package tokenizer reads a HuggingFace tokenizer.json and does exactly what the tokenizers library does with it: the same
+// ids, and the same character offsets, for any text.
+//
+// # Mental model
+//
+// A tokenizer.json is a pipeline. Text enters on the left, and each stage works on pieces of it that remember which bytes
+// of the text they came from:
+//
+//	text -> added tokens -> normalizer -> pre-tokenizer -> BPE -> post-processor -> ids + byte spans
+//	        (cut out)       (rewrites)    (cuts words)    (merges) (adds BOS, EOS)
+//
+// The file alone decides; nothing is keyed on a model's name. Supported are BPE models with the normalizers Prepend,
+// Replace and NFC, the pre-tokenizers Split, ByteLevel, Digits and Metaspace, the post-processors TemplateProcessing and
+// ByteLevel, the decoders ByteLevel, Replace, ByteFallback, Fuse and Strip, and sequences of them: what Llama, Mistral,
+// Qwen, OLMo, SmolLM, Gemma and GPT-2 use. Anything else is refused by name with an error that wraps [ErrUnsupported].
+//
+// # Example
+//
+//	tok, err := tokenizer.Load("models/SmolLM2-135M-Instruct")
+//	if err != nil {
+//		return err
+//	}
+//	enc, err := tok.Encode("The code is HBRPO.", tokenizer.Options{})
+//	if err != nil {
+//		return err
+//	}
+//	lo, hi, ok := enc.TokenSpan(12, 17) // tokens whose text overlaps "HBRPO"
+//
+// # Place in the map
+//
+// Below loader, which opens it with a checkpoint; imports no other package of this module. Prompts are encoded whole and
+// once, and token spans are found from byte offsets ([Encoding.TokenSpan]): pieces encoded apart and put together do not
+// give the same ids.
+//
+// # Where it differs
+//
+// Letters and digits are those of Go's Unicode tables (15.0); characters newer than that may be cut differently. The
+// reference is the pipeline of tokenizer.json, not what a given transformers version rebuilds from a tokenizer class name.
+package tokenizer
