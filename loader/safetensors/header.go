@@ -19,6 +19,8 @@ const prefix = 8
 
 const metadataKey = "__metadata__"
 
+const shortestEntry = len(`"":{"dtype":"U8","shape":[],"data_offsets":[0,1]}`)
+
 // header is a header that has passed every rule.
 type header struct {
 	tensors  []Info // sorted by name
@@ -69,13 +71,14 @@ func (h *header) parse(text string) error {
 	if !strings.HasPrefix(text, "{") {
 		return broken(RuleHeaderStart, "got %.8q", text)
 	}
+	// Room for all tensors at once; shortestEntry keeps a header full of the word from claiming more than real entries would.
+	h.tensors = make([]Info, 0, min(strings.Count(text, `"dtype"`), len(text)/shortestEntry+1))
 	s := &scanner{s: text}
-	var dims []int // scratch, so that each shape is allocated once at its length
 	err := s.object(func(key string) *HeaderError {
 		if key == metadataKey {
 			return h.readMetadata(s)
 		}
-		info, err := readTensor(s, &dims)
+		info, err := readTensor(s)
 		if err != nil {
 			err.Detail = fmt.Sprintf("tensor %.80q: %s", key, err.Detail)
 			return err
@@ -123,7 +126,7 @@ func (h *header) readMetadata(s *scanner) *HeaderError {
 }
 
 // readTensor reads one tensor's object, all but its name.
-func readTensor(s *scanner, dims *[]int) (Info, *HeaderError) {
+func readTensor(s *scanner) (Info, *HeaderError) {
 	var info Info
 	var hasType, hasShape, hasOffsets bool
 	once := func(seen *bool, key string) *HeaderError {
@@ -144,7 +147,7 @@ func readTensor(s *scanner, dims *[]int) (Info, *HeaderError) {
 			}
 		case "shape":
 			if err = once(&hasShape, key); err == nil {
-				info.Shape, err = readShape(s, dims)
+				info.Shape, err = readShape(s)
 			}
 		case "data_offsets":
 			if err = once(&hasOffsets, key); err == nil {
@@ -175,25 +178,23 @@ func readDType(s *scanner) (DType, *HeaderError) {
 	return DType(name), nil
 }
 
-func readShape(s *scanner, dims *[]int) ([]int, *HeaderError) {
+func readShape(s *scanner) ([]int, *HeaderError) {
 	if s.peek() != '[' {
 		return nil, broken(RuleShape, "got %s, want an array", s.found())
 	}
-	*dims = (*dims)[:0]
+	// Counted ahead, so that a shape of a million dimensions is allocated once.
+	rest := s.s[s.pos:]
+	commas := strings.Count(rest[:strings.IndexByte(rest, ']')+1], ",")
+	shape := make([]int, 0, commas+1)
 	err := s.array(func() *HeaderError {
 		n, err := s.count(RuleShape)
 		if err == nil && n > math.MaxInt {
 			err = broken(RuleOverflow, "dimension %d does not fit an int", n)
 		}
-		*dims = append(*dims, int(n))
+		shape = append(shape, int(n))
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	shape := make([]int, len(*dims))
-	copy(shape, *dims)
-	return shape, nil
+	return shape, err
 }
 
 func readOffsets(s *scanner) (begin, end int64, err *HeaderError) {
