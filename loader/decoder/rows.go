@@ -256,4 +256,3 @@ func stackGraph(in []*graph.Node) []*graph.Node {
 	}
 	return []*graph.Node{graph.Concatenate(parts, 0)}
 }
-

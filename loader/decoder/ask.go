@@ -1,0 +1,120 @@
+package decoder
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/gomlx/compute/dtypes"
+)
+
+// Prompt is one tokenised question put to the model.
+type Prompt struct {
+	IDs      []int32    // the prompt's tokens; its length is T
+	Question int        // first question row; 0 = not known, scopes haystack and question are then refused
+	Answer   []int32    // tokens fed after the prompt and scored; may be empty
+	Spans    [][2]int32 // token spans [start, end) whose attention mass a probe reports; the same number for all prompts
+}
+
+// Condition is what is done to the model while a prompt is processed. No edits = the unmodified model.
+type Condition struct {
+	Edits []Edit
+	Probe bool // report attention at rows T-1 .. T-2+max(1, len(Answer))
+}
+
+// AskOptions says how much of the answer is wanted and in which batches. Batch shapes decide the last bits of a number, so they
+// belong to a run's plan.
+type AskOptions struct {
+	MaxNew      int     // longest greedy answer; 0 = none, only the fed answer is scored
+	Verify      bool    // a fed answer that greedy decoding provably gives needs no decoding: Greedy is then that answer
+	EOS         []int32 // ends a greedy answer; part of it
+	Batch       int     // sequences in a prefill batch; 0 = 1
+	DecodeBatch int     // sequences decoded together; 0 = 8
+	CacheBytes  int64   // keys and values kept at once; 0 = 512 MiB. Never changes a number
+}
+
+// Reply is what the model says to one prompt under one condition.
+type Reply struct {
+	LogProb   []float64  // of each fed answer token, natural logarithm
+	Argmax    []int32    // at rows T-1 .. T-1+len(Answer)
+	Gap       []float32  // between the two largest logits at those rows
+	Greedy    []int32    // greedy answer, nil when MaxNew is 0
+	GreedyGap []float32  // smallest matters: how far each step was from another token
+	Verified  bool       // Greedy was read off the fed answer
+	Fragile   bool       // a step was closer than the bound between program shapes
+	Attention *Attention // nil unless probed
+}
+
+// Attention is what a probe saw of one prompt's rows.
+type Attention struct {
+	Layers, Heads, Rows, Spans int
+	Argmax                     []int32   // [layers, heads, rows], lowest index on ties; every key competes
+	Gap                        []float32 // [layers, heads, rows], between the two largest weights
+	Mass                       []float32 // [layers, heads, rows, spans]
+}
+
+// fragileFactor times shapeBound a layer, times the largest logit, is how large a gap between two logits has to be for the
+// choice not to depend on the shape of the program: the observed bound between shapes is 2e-6 of the scale a layer in float32.
+const (
+	fragileFactor = 10
+	shapeBound    = 2e-6
+)
+
+// closeCall tells whether a gap is too small for the argmax to be the same on every program shape.
+func (m *Model) closeCall(s rowScore) bool { return float64(s.gap) <= m.FragileGap(float64(s.scale)) }
+
+// FragileGap is the gap between the two largest logits below which an argmax counts as fragile, for logits of the given scale.
+// In float32 it is 10 x 2e-6 x layers x scale; in bfloat16 one rounding of the residual, 2^-8, takes the place of the 2e-6 and
+// grows with the square root of the layers.
+func (m *Model) FragileGap(scale float64) float64 {
+	if m.cfg.dtype == dtypes.BFloat16 {
+		return scale / 256 * math.Sqrt(float64(m.Spec.Layers)) / 4
+	}
+	return fragileFactor * shapeBound * float64(m.Spec.Layers) * scale
+}
+
+func (o *AskOptions) fill() {
+	if o.Batch < 1 {
+		o.Batch = 1
+	}
+	if o.DecodeBatch < 1 {
+		o.DecodeBatch = 8
+	}
+	if o.CacheBytes < 1 {
+		o.CacheBytes = 512 << 20
+	}
+}
+
+// check reports what is wrong with a prompt before anything is computed.
+func (m *Model) check(i int, p *Prompt, o *AskOptions) error {
+	if len(p.IDs) == 0 {
+		return fmt.Errorf("prompt %d: empty", i)
+	}
+	if n := len(p.IDs) + max(len(p.Answer), o.MaxNew); n > m.Spec.MaxPositions {
+		return fmt.Errorf("prompt %d: %d tokens with the answer, the model's window is %d", i, n, m.Spec.MaxPositions)
+	}
+	if p.Question < 0 || p.Question >= len(p.IDs) {
+		return fmt.Errorf("prompt %d: question row %d outside the prompt of %d tokens", i, p.Question, len(p.IDs))
+	}
+	for _, ids := range [][]int32{p.IDs, p.Answer} {
+		for _, id := range ids {
+			if id < 0 || int(id) >= m.Spec.Vocab {
+				return fmt.Errorf("prompt %d: token id %d, the vocabulary has %d tokens", i, id, m.Spec.Vocab)
+			}
+		}
+	}
+	for _, s := range p.Spans {
+		if s[0] < 0 || s[1] < s[0] || int(s[1]) > len(p.IDs) {
+			return fmt.Errorf("prompt %d: span %v outside the prompt of %d tokens", i, s, len(p.IDs))
+		}
+	}
+	return nil
+}
+
+func isEOS(id int32, eos []int32) bool {
+	for _, e := range eos {
+		if id == e {
+			return true
+		}
+	}
+	return false
+}

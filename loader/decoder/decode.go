@@ -1,0 +1,239 @@
+package decoder
+
+import "context"
+
+// decodePending continues the greedy answers of jobs whose cache lies in a whole-sequence unit, several at a time. Batches have
+// one fixed size, so that a number does not depend on how many answers needed decoding.
+func (m *Model) decodePending(ctx context.Context, pending []*job, o *AskOptions) error {
+	byBucket := map[int][]*job{}
+	var order []int
+	for _, j := range pending {
+		if byBucket[j.unit.t] == nil {
+			order = append(order, j.unit.t)
+		}
+		byBucket[j.unit.t] = append(byBucket[j.unit.t], j)
+	}
+	for _, t := range order {
+		js := byBucket[t]
+		for len(js) > 0 {
+			n := min(len(js), o.DecodeBatch)
+			if err := m.decodeBatch(ctx, js[:n], o); err != nil {
+				return err
+			}
+			js = js[n:]
+		}
+	}
+	return nil
+}
+
+// decodeBatch decodes jobs of one bucket together; empty places repeat the last job and are ignored.
+func (m *Model) decodeBatch(ctx context.Context, jobs []*job, o *AskOptions) error {
+	var rows []cacheRow
+	var conds []*condition
+	states := make([]*greedyState, o.DecodeBatch)
+	promptLen := make([]int32, o.DecodeBatch)
+	for i := range o.DecodeBatch {
+		j := jobs[min(i, len(jobs)-1)]
+		rows, conds = append(rows, cacheRow{j.unit, j.row}), append(conds, j.c)
+		promptLen[i] = j.greedy.next
+		if i < len(jobs) {
+			states[i] = &j.greedy
+		}
+	}
+	kv, owned, err := m.stack(rows)
+	if err != nil {
+		return err
+	}
+	if owned {
+		defer func() {
+			for _, p := range kv {
+				free(p.k, p.v)
+			}
+		}()
+	}
+	run, err := m.newCacheRun(kv, promptLen, conds, o.MaxNew)
+	if err != nil {
+		return err
+	}
+	defer run.free()
+	if err := m.decode(ctx, run, states, o); err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		m.endGreedy(j)
+	}
+	return nil
+}
+
+// decode feeds token after token until every answer has ended. A nil state is an empty place.
+func (m *Model) decode(ctx context.Context, run *cacheRun, states []*greedyState, o *AskOptions) error {
+	for {
+		ids, pos := make([][]int32, len(states)), make([][]int32, len(states))
+		busy := false
+		for i, s := range states {
+			ids[i], pos[i] = []int32{0}, []int32{-1}
+			if s != nil && !s.done {
+				ids[i], pos[i] = []int32{s.token}, []int32{s.next}
+				busy = true
+			}
+		}
+		if !busy {
+			return nil
+		}
+		x, err := run.step(ctx, ids, pos)
+		if err != nil {
+			return err
+		}
+		zero := make([][]int32, len(states))
+		for i := range zero {
+			zero[i] = []int32{0}
+		}
+		scores, err := m.scoreRows(x, zero, zero)
+		free(x)
+		if err != nil {
+			return err
+		}
+		for i, s := range states {
+			if s != nil && !s.done {
+				s.add(scores[i][0].argmax, scores[i][0].gap, o)
+				s.token, s.next = scores[i][0].argmax, s.next+1
+			}
+		}
+	}
+}
+
+// endGreedy stores a finished answer.
+func (m *Model) endGreedy(j *job) { j.commit(j.greedy) }
+
+// runCached computes the jobs of one prompt whose edits start at a later row: only the rows from there on, conditions as batch
+// rows, over the plain run's cache.
+func (m *Model) runCached(ctx context.Context, g *group, js []*job, o *AskOptions) error {
+	byRow := map[int][]*job{}
+	var order []int
+	for _, j := range js {
+		if j.unit == nil {
+			if byRow[j.c.lo] == nil {
+				order = append(order, j.c.lo)
+			}
+			byRow[j.c.lo] = append(byRow[j.c.lo], j)
+		}
+	}
+	if len(order) == 0 {
+		return nil
+	}
+	kv, owned, err := m.stack([]cacheRow{{g.base, g.rowOf(js)}})
+	if err != nil {
+		return err
+	}
+	if owned {
+		defer func() {
+			for _, p := range kv {
+				free(p.k, p.v)
+			}
+		}()
+	}
+	for _, lo := range order {
+		rest := byRow[lo]
+		batch := powerOfTwo(len(rest), maxConditions)
+		for len(rest) > 0 {
+			n := min(len(rest), batch)
+			if err := m.cachedBatch(ctx, kv, rest[:n], batch, o); err != nil {
+				return err
+			}
+			rest = rest[n:]
+		}
+	}
+	return nil
+}
+
+// maxConditions is how many conditions of a prompt share a row program.
+const maxConditions = 16
+
+func (g *group) rowOf(js []*job) int {
+	for i := range g.jobs {
+		if &g.jobs[i][0] == &js[0] {
+			return i
+		}
+	}
+	return 0
+}
+
+// cachedBatch runs the rows lo .. T+len(Answer)-1 under each condition, scores the answer and decodes on.
+func (m *Model) cachedBatch(ctx context.Context, kv []kvPair, jobs []*job, batch int, o *AskOptions) error {
+	p, lo := jobs[0].p, jobs[0].c.lo
+	all := append(append([]int32(nil), p.IDs...), p.Answer...)
+	most := rowBuckets[len(rowBuckets)-1]
+	need := o.MaxNew
+	for from := lo; from < len(all); from += most {
+		need += rowBucket(min(most, len(all)-from))
+	}
+	conds, promptLen := make([]*condition, batch), make([]int32, batch)
+	for i := range batch {
+		conds[i], promptLen[i] = jobs[min(i, len(jobs)-1)].c, int32(lo)
+	}
+	run, err := m.newCacheRun(kv, promptLen, conds, need)
+	if err != nil {
+		return err
+	}
+	defer run.free()
+	scores := make([][]rowScore, batch)
+	for from := lo; from < len(all); from += most {
+		got, err := m.cachedRows(ctx, run, all[from:min(from+most, len(all))], from, p)
+		if err != nil {
+			return err
+		}
+		for i := range got {
+			scores[i] = append(scores[i], got[i]...)
+		}
+	}
+	states := make([]*greedyState, batch)
+	for i, j := range jobs {
+		m.take(j, scores[i], o)
+		if !j.greedy.done {
+			run.forget(i, j.greedy.next)
+			states[i] = &j.greedy
+		}
+	}
+	if err := m.decode(ctx, run, states, o); err != nil {
+		return err
+	}
+	for _, j := range jobs {
+		m.endGreedy(j)
+	}
+	return nil
+}
+
+// cachedRows computes ids at positions from.. in every batch row and scores those that predict the answer.
+func (m *Model) cachedRows(ctx context.Context, run *cacheRun, ids []int32, from int, p *Prompt) ([][]rowScore, error) {
+	b := len(run.conds)
+	rows, pos := make([][]int32, b), make([][]int32, b)
+	at := make([]int32, len(ids))
+	for i := range at {
+		at[i] = int32(from + i)
+	}
+	for i := range b {
+		rows[i], pos[i] = ids, at
+	}
+	x, err := run.step(ctx, rows, pos)
+	if err != nil {
+		return nil, err
+	}
+	defer free(x)
+	first := max(len(p.IDs)-1, from)
+	last := from + len(ids) - 1
+	if first > last {
+		return make([][]rowScore, b), nil
+	}
+	idx, targets := make([][]int32, b), make([][]int32, b)
+	for r := first; r <= last; r++ {
+		k := r - (len(p.IDs) - 1)
+		t := int32(0)
+		if k < len(p.Answer) {
+			t = p.Answer[k]
+		}
+		for i := range b {
+			idx[i], targets[i] = append(idx[i], int32(r-from)), append(targets[i], t)
+		}
+	}
+	return m.scoreRows(x, idx, targets)
+}

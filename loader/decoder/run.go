@@ -1,0 +1,265 @@
+package decoder
+
+import (
+	"context"
+	"fmt"
+)
+
+// job is one prompt under one condition on its way to a reply.
+type job struct {
+	prompt, cond int
+	p            *Prompt
+	c            *condition
+	alias        *job // same computation as this one (no edits: the plain run)
+	unit         *unit
+	row          int // index within the unit's batch
+	reply        *Reply
+	scores       []rowScore // rows T-1 .. T-1+len(Answer)
+	greedy       greedyState
+}
+
+// Ask puts every prompt to the model under every condition and calls emit with each reply, prompt by prompt.
+//
+// What conditions of a prompt have in common is computed once: layers below the first edited one (the shared trunk), and, for
+// edits that start at a later row, all rows before it (the kept cache). Results do not depend on what else is asked, only on
+// the shapes that o fixes.
+func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit func(prompt, cond int, r *Reply) error) error {
+	o.fill()
+	jobs := make([][]*job, len(prompts))
+	for i, p := range prompts {
+		if err := m.check(i, p, &o); err != nil {
+			return err
+		}
+		for j, c := range conds {
+			rc, err := m.geo.resolve(c.Edits, len(p.IDs), p.Question)
+			if err != nil {
+				return fmt.Errorf("prompt %d: %w", i, err)
+			}
+			jobs[i] = append(jobs[i], &job{prompt: i, cond: j, p: p, c: rc, reply: &Reply{}})
+		}
+	}
+	for _, chunk := range m.chunks(prompts, jobs, conds, &o) {
+		if err := m.runChunk(ctx, chunk, conds, &o); err != nil {
+			return err
+		}
+		for _, g := range chunk {
+			for _, js := range g.jobs {
+				for _, j := range js {
+					if err := emit(j.prompt, j.cond, j.reply); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// group is a prefill batch of prompts with all their jobs.
+type group struct {
+	bucket int
+	jobs   [][]*job // by prompt
+	units  []*unit
+	base   *unit // the plain run, nil if nothing needs it
+}
+
+// chunks splits the prompts into prefill batches (by bucket, in the order given) and these into pieces whose caches fit the
+// budget. The batches are fixed by the prompts and o.Batch; the pieces only say what is in memory together.
+func (m *Model) chunks(prompts []*Prompt, jobs [][]*job, conds []Condition, o *AskOptions) [][]*group {
+	open := map[int]*group{}
+	var groups []*group
+	for i, p := range prompts {
+		b := lengthBucket(len(p.IDs) + len(p.Answer))
+		g := open[b]
+		if g == nil || len(g.jobs) == o.Batch {
+			g = &group{bucket: b}
+			open[b] = g
+			groups = append(groups, g)
+		}
+		g.jobs = append(g.jobs, jobs[i])
+	}
+	var out [][]*group
+	var bytes int64
+	for _, g := range groups {
+		need := int64(o.Batch) * int64(len(conds)+1) * m.cacheBytes(g.bucket)
+		if len(out) == 0 || bytes+need > o.CacheBytes {
+			out, bytes = append(out, nil), 0
+		}
+		out[len(out)-1] = append(out[len(out)-1], g)
+		bytes += need
+	}
+	return out
+}
+
+// cacheBytes is the size of one sequence's keys and values.
+func (m *Model) cacheBytes(t int) int64 {
+	return 2 * int64(m.Spec.Layers) * int64(m.cfg.kv*t*m.cfg.headDim) * int64(m.cfg.dtype.Size())
+}
+
+// runChunk computes all jobs of a few groups.
+func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition, o *AskOptions) error {
+	var units []*unit
+	defer func() {
+		for _, u := range units {
+			u.free()
+		}
+	}()
+	for _, g := range chunk {
+		m.plan(g, conds, o)
+		units = append(units, g.units...)
+	}
+	if err := m.walk(ctx, units); err != nil {
+		return err
+	}
+	var pending []*job
+	for _, g := range chunk {
+		for _, u := range g.units {
+			if err := m.scoreUnit(u, g, o); err != nil {
+				return err
+			}
+		}
+		for _, js := range g.jobs {
+			if err := m.runCached(ctx, g, js, o); err != nil {
+				return err
+			}
+			for _, j := range js {
+				if j.unit != nil && j.alias == nil && !j.greedy.done {
+					pending = append(pending, j)
+				}
+			}
+		}
+	}
+	if err := m.decodePending(ctx, pending, o); err != nil {
+		return err
+	}
+	for _, g := range chunk {
+		finish(g)
+	}
+	return nil
+}
+
+// finish copies replies to jobs that are the same computation as another.
+func finish(g *group) {
+	for _, js := range g.jobs {
+		for _, j := range js {
+			if j.alias != nil {
+				r := *j.alias.reply
+				j.reply = &r
+			}
+		}
+	}
+}
+
+// plan makes a group's units: the plain run if anything rests on it, and one for each condition that edits rows from the start.
+func (m *Model) plan(g *group, conds []Condition, o *AskOptions) {
+	needBase := false
+	whole := make([]bool, len(conds))
+	n := 0
+	for k, c := range conds {
+		plain := len(c.Edits) == 0
+		whole[k] = !plain && (c.Probe || g.fromStart(k))
+		needBase = needBase || plain || !whole[k]
+		if whole[k] {
+			n++
+		}
+	}
+	needKV := o.MaxNew > 0
+	if needBase || n > 1 {
+		g.base = m.newUnit(g, o.Batch)
+		g.base.keepKV = needKV
+		g.units = append(g.units, g.base)
+	}
+	for k, c := range conds {
+		switch {
+		case len(c.Edits) == 0:
+			m.usePlain(g, k, c.Probe)
+		case whole[k]:
+			u := m.newUnit(g, o.Batch)
+			u.keepKV = needKV
+			u.parent = g.base
+			if g.base != nil {
+				u.fork = m.Spec.Layers - 1
+			}
+			for i, js := range g.jobs {
+				js[k].unit, js[k].row = u, i
+				u.conds[i] = js[k].c
+				u.fork = min(u.fork, js[k].c.first)
+			}
+			if c.Probe {
+				u.fork = 0 // a probe wants every layer; those below the edit are the plain ones again
+				m.addProbe(u, g)
+			}
+			g.units = append(g.units, u)
+		default:
+			g.base.keepKV = true
+		}
+	}
+	if g.base != nil {
+		for _, u := range g.units[1:] {
+			g.base.keepKV = g.base.keepKV || u.keepKV
+		}
+	}
+}
+
+// fromStart tells whether condition k edits some prompt from its first row on.
+func (g *group) fromStart(k int) bool {
+	for _, js := range g.jobs {
+		if js[k].c.lo == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// usePlain makes condition k the plain run, or an alias of the condition that already is.
+func (m *Model) usePlain(g *group, k int, probe bool) {
+	if probe && g.base.probe == nil {
+		m.addProbe(g.base, g)
+	}
+	for i, js := range g.jobs {
+		for _, other := range js[:k] {
+			if other.unit == g.base {
+				js[k].alias = other
+				break
+			}
+		}
+		js[k].unit, js[k].row = g.base, i
+	}
+}
+
+// newUnit is a plain unit of the group's prompts, filled up to the batch size with copies of the last one.
+func (m *Model) newUnit(g *group, batch int) *unit {
+	u := &unit{t: g.bucket, conds: make([]*condition, batch)}
+	for i := range batch {
+		p := g.jobs[min(i, len(g.jobs)-1)][0].p
+		u.ids = append(u.ids, append(append([]int32(nil), p.IDs...), p.Answer...))
+	}
+	return u
+}
+
+// addProbe asks the unit for the attention of each prompt's answer rows.
+func (m *Model) addProbe(u *unit, g *group) {
+	pr := &probeInputs{mode: probeStats, s: 1}
+	for _, js := range g.jobs {
+		pr.p = max(pr.p, rowBucket(probeRowsOf(js[0].p)))
+		pr.s = max(pr.s, len(js[0].p.Spans))
+	}
+	for i := range u.b() {
+		p := g.jobs[min(i, len(g.jobs)-1)][0].p
+		for r := range pr.p {
+			pr.rows = append(pr.rows, int32(len(p.IDs)-1+min(r, probeRowsOf(p)-1)))
+			for s := range pr.s {
+				span := [2]int32{}
+				if s < len(p.Spans) {
+					span = p.Spans[s]
+				}
+				pr.spans = append(pr.spans, span[0], span[1])
+			}
+		}
+	}
+	u.probe = pr
+}
+
+func probeRowsOf(p *Prompt) int {
+	return min(max(1, len(p.Answer)), rowBuckets[len(rowBuckets)-1])
+}

@@ -1,0 +1,103 @@
+package decoder
+
+import "context"
+
+// TraceOptions says what of a forward pass is returned.
+type TraceOptions struct {
+	Logits    []int // rows whose logits are wanted
+	Attention []int // rows whose attention weights are wanted, in every layer
+	Hidden    int   // row whose residual after each layer is wanted; -1 = none
+	QK        []int // layers whose queries and keys are wanted
+}
+
+// Trace is what a forward pass over one sequence of T tokens computed, on the host.
+type Trace struct {
+	T         int
+	Logits    [][]float32      // [len(Logits)][vocab]
+	Attention [][]float32      // by layer, [heads, len(Attention), T]
+	Hidden    [][]float32      // by layer, [hidden]: the residual after the layer, before the final norm
+	QK        map[int]QueryKey // by layer
+}
+
+// QueryKey holds one layer's queries and keys around the rotation.
+type QueryKey struct {
+	QPre, QRot []float32 // [T, heads, headDim]
+	KPre, KRot []float32 // [kvHeads, T, headDim]
+}
+
+// Trace runs one whole sequence under the given edits and returns what o asks for. Question is the first question row, 0 if
+// the edits do not need one; prompt is how many of the ids are the prompt (scopes answer and last), 0 = all.
+func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptions) (*Trace, error) {
+	if err := m.check(0, p, &AskOptions{}); err != nil {
+		return nil, err
+	}
+	c, err := m.geo.resolve(edits, len(p.IDs), p.Question)
+	if err != nil {
+		return nil, err
+	}
+	ids := append(append([]int32(nil), p.IDs...), p.Answer...)
+	u := &unit{ids: [][]int32{ids}, t: lengthBucket(len(ids)), conds: []*condition{c}, taps: map[int]bool{}}
+	defer u.free()
+	for _, l := range o.QK {
+		u.taps[l] = true
+	}
+	u.keepKV = len(o.QK) > 0
+	if o.Hidden >= 0 {
+		u.rows = []int32{int32(o.Hidden)}
+	}
+	if n := len(o.Attention); n > 0 {
+		u.probe = &probeInputs{mode: probeRows, rows: make([]int32, n), p: n}
+		for i, r := range o.Attention {
+			u.probe.rows[i] = int32(r)
+		}
+	}
+	if err := m.walk(ctx, []*unit{u}); err != nil {
+		return nil, err
+	}
+	return m.readTrace(u, o, len(ids))
+}
+
+func (m *Model) readTrace(u *unit, o TraceOptions, t int) (*Trace, error) {
+	tr := &Trace{T: t, QK: map[int]QueryKey{}}
+	if len(o.Logits) > 0 {
+		idx := make([]int32, len(o.Logits))
+		for i, r := range o.Logits {
+			idx[i] = int32(r)
+		}
+		lg, err := m.logitRows(u.x, [][]int32{idx})
+		if err != nil {
+			return nil, err
+		}
+		tr.Logits = lg[0]
+	}
+	for l := range m.Spec.Layers {
+		if u.probe != nil {
+			tr.Attention = append(tr.Attention, cutRows(u.probed[l].rows, u.t, t))
+		}
+		if u.rows != nil {
+			tr.Hidden = append(tr.Hidden, u.hidden[l])
+		}
+		if !u.taps[l] {
+			continue
+		}
+		k, err := floatsOf(u.kv[l].k)
+		if err != nil {
+			return nil, err
+		}
+		w, d := m.cfg.heads*m.cfg.headDim, m.cfg.headDim
+		tr.QK[l] = QueryKey{
+			QPre: u.tapped[l][0][:t*w], QRot: u.tapped[l][1][:t*w],
+			KPre: cutRows(k, u.t*d, t*d), KRot: cutRows(u.tapped[l][2], u.t*d, t*d),
+		}
+	}
+	return tr, nil
+}
+
+// cutRows shortens rows of length n to their first keep values.
+func cutRows(x []float32, n, keep int) []float32 {
+	out := make([]float32, 0, len(x)/n*keep)
+	for i := 0; i < len(x); i += n {
+		out = append(out, x[i:i+keep]...)
+	}
+	return out
+}
