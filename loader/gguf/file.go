@@ -134,7 +134,7 @@ func (f *File) Float32s(name string) ([]float32, error) {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
 	out := make([]float32, t.Len())
-	if err := f.readRows(t, 0, out); err != nil {
+	if err := f.readRows(t, 0, out, nil); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.path, err)
 	}
 	return out, nil
@@ -150,7 +150,7 @@ func (f *File) ReadRows(name string, first int, dst []float32) error {
 			err = fmt.Errorf("%s: got %d values from row %d, want whole rows of %d within %d rows", name, len(dst), first, t.RowLen(),
 				t.Rows())
 		} else {
-			err = f.readRows(t, first, dst)
+			err = f.readRows(t, first, dst, nil)
 		}
 	}
 	if err != nil {
@@ -159,14 +159,20 @@ func (f *File) ReadRows(name string, first int, dst []float32) error {
 	return nil
 }
 
-// readRows is ReadRows for a tensor and a range that have been checked.
-func (f *File) readRows(t Tensor, first int, dst []float32) error {
+// readChunk is how many weights are dequantised at a time, a multiple of every block.
+const readChunk = 32 << 10
+
+// readRows is ReadRows for a tensor and a range that have been checked. scratch, if not nil, is used and kept for the next call.
+func (f *File) readRows(t Tensor, first int, dst []float32, scratch *[]byte) error {
 	l, _ := layoutOf(t.Type)
-	const chunk = 32 << 10 // weights dequantised at a time, a multiple of every block
-	raw := make([]byte, min(len(dst), chunk)/l.values*l.bytes)
+	if scratch == nil {
+		scratch = new([]byte)
+	}
+	raw := grow(*scratch, min(len(dst), readChunk)/l.values*l.bytes)
+	*scratch = raw
 	at := t.offset + int64(first)*int64(t.RowLen()/l.values*l.bytes)
 	for len(dst) > 0 {
-		n := min(len(dst), chunk)
+		n := min(len(dst), readChunk)
 		b := raw[:n/l.values*l.bytes]
 		if err := readFull(f.r, b, at); err != nil {
 			return fmt.Errorf("%s: %w", t.Name, err)

@@ -78,7 +78,8 @@ type conversion struct {
 	plan  *tensorPlan
 	vocab *vocabulary
 
-	values []float32 // of the rows in hand
+	packed []byte    // some rows as the file has them
+	values []float32 // the rows in hand
 	raw    []byte    // the same as bfloat16
 }
 
@@ -148,7 +149,7 @@ func (c *conversion) writeTensor(ctx context.Context, w io.Writer, src source) e
 		}
 		n := min(step, rows-first) * rowLen
 		c.values = grow(c.values, n)
-		if err := c.f.readRows(t, first, c.values); err != nil {
+		if err := c.f.readRows(t, first, c.values, &c.packed); err != nil {
 			return err
 		}
 		c.raw = grow(c.raw, 2*n)

@@ -89,7 +89,7 @@ func scalingOfFactors(f *File, m *llama) (*ropeScaling, error) {
 		return nil, fmt.Errorf("%s: got %d factors, want %d, one a plane", ropeFreqs, t.Len(), m.headDim/2)
 	}
 	got := make([]float32, t.Len())
-	if err := f.readRows(t, 0, got); err != nil {
+	if err := f.readRows(t, 0, got, nil); err != nil {
 		return nil, err
 	}
 	s := &ropeScaling{kind: "llama3", original: llama3Original}
