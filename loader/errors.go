@@ -12,12 +12,18 @@ type UnsupportedError struct {
 	Key  string // key or tensor in it
 	Got  string // value, as JSON
 	Want string // what is supported
+	Err  error  // of a room below, which then is the whole text
 	hint string
 }
 
 func (e *UnsupportedError) Error() string {
+	if e.Err != nil {
+		return e.Err.Error()
+	}
 	return fmt.Sprintf("%s: %s: got %s, which is not supported, want %s", e.File, e.Key, e.Got, e.Want)
 }
+
+func (e *UnsupportedError) Unwrap() error { return e.Err }
 
 // Hint says what the user can do about it, or is empty.
 func (e *UnsupportedError) Hint() string { return e.hint }

@@ -40,13 +40,13 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	if err := c.finish(); err != nil {
 		return Spec{}, err
 	}
-	if err := s.checkSizes(); err != nil {
-		return Spec{}, err
+	if s.Heads%s.KVHeads != 0 {
+		return Spec{}, fmt.Errorf("%s: num_key_value_heads: got %d, want a divisor of the %d query heads", configFile, s.KVHeads, s.Heads)
 	}
 	if generationJSON == nil {
 		return s, nil
 	}
-	g, err := newConfig("generation_config.json", generationJSON)
+	g, err := newConfig(generationFile, generationJSON)
 	if err != nil {
 		return Spec{}, err
 	}
@@ -77,14 +77,23 @@ func architecture(c *config) (string, error) {
 	return list[0], nil
 }
 
-func (s *Spec) checkSizes() error {
-	if s.Heads%s.KVHeads != 0 {
-		return fmt.Errorf("%s: num_key_value_heads: got %d, want a divisor of the %d query heads", configFile, s.KVHeads, s.Heads)
+// headDim reads head_dim, hidden/heads where it is absent.
+func headDim(c *config, hidden, heads int) int {
+	const largest = 1 << 16 // bounds what a hostile file makes us allocate for its table
+	d := c.integer("head_dim", 0)
+	if c.err != nil {
+		return 0
 	}
-	if s.HeadDim%2 != 0 {
-		return fmt.Errorf("%s: head_dim: got %d, want an even number", configFile, s.HeadDim)
+	if d == 0 && hidden%heads != 0 {
+		c.want("hidden_size", fmt.Sprint(hidden), fmt.Sprintf("a multiple of the %d heads, or a head_dim", heads))
 	}
-	return nil
+	if d == 0 {
+		d = hidden / heads
+	}
+	if d%2 != 0 || d == 0 || d > largest {
+		c.want("head_dim", fmt.Sprint(d), fmt.Sprintf("an even number up to %d", largest))
+	}
+	return d
 }
 
 // quoted prints v as JSON for an error message.

@@ -25,7 +25,7 @@ func llama(c *config) Spec {
 		c.refuse("hidden_act", `"silu"`, "")
 	}
 	s.KVHeads = c.integer("num_key_value_heads", s.Heads)
-	s.HeadDim = llamaHeadDim(c, s.Hidden, s.Heads)
+	s.HeadDim = headDim(c, s.Hidden, s.Heads)
 	s.Names = llamaNames(s.Tied, c.boolean("attention_bias", false), c.boolean("mlp_bias", false))
 
 	if partial := c.float("partial_rotary_factor", 1); partial != 1 && s.Rope.Type != "default" {
@@ -35,16 +35,6 @@ func llama(c *config) Spec {
 	checkRope(c, s.Rope, s.HeadDim, s.MaxPositions)
 	s.Rope.RotaryDim = s.HeadDim // default frequencies ignore partial_rotary_factor in this class
 	return s
-}
-
-func llamaHeadDim(c *config, hidden, heads int) int {
-	if d := c.integer("head_dim", 0); d != 0 || c.err != nil {
-		return d
-	}
-	if hidden%heads != 0 {
-		c.want("hidden_size", fmt.Sprint(hidden), fmt.Sprintf("a multiple of the %d heads, or a head_dim", heads))
-	}
-	return hidden / heads
 }
 
 // llamaRefusals handles the keys that exporters put into llama configs and that mean nothing to the class at their usual values.

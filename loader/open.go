@@ -5,18 +5,19 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/headscope/headscope/loader/safetensors"
+	"github.com/headscope/headscope/loader/tokenizer"
 )
 
 const (
 	tokenizerFile  = "tokenizer.json"
 	generationFile = "generation_config.json"
+	indexFile      = "model.safetensors.index.json"
 )
 
 // Checkpoint is an opened model: what it computes, its weights, its tokenizer. Close it to unmap the weights.
@@ -26,7 +27,8 @@ type Checkpoint struct {
 	Revision     string // commit of the Hugging Face cache, empty for a folder outside one
 	Spec         Spec
 	Weights      *safetensors.Store
-	ConfigSHA256 string // of config.json, hexadecimal
+	Tokenizer    *tokenizer.Tokenizer // nil where the folder has no tokenizer.json
+	ConfigSHA256 string               // of config.json, hexadecimal
 }
 
 // Open opens a checkpoint: a folder, a .safetensors file, which stands for its folder, or org/name[@rev] in the local Hugging Face
@@ -43,11 +45,14 @@ func Open(ref string) (*Checkpoint, error) {
 	if err := c.readConfig(); err != nil {
 		return nil, err
 	}
-	if c.Weights, err = safetensors.Open(dir); err != nil {
+	if c.Weights, err = openWeights(ref, dir); err != nil {
 		return nil, err
 	}
 	if err := c.check(); err != nil {
-		return nil, errors.Join(err, c.Close())
+		if closeErr := c.Close(); closeErr != nil {
+			return nil, errors.Join(err, closeErr)
+		}
+		return nil, err
 	}
 	return c, nil
 }
@@ -68,8 +73,7 @@ func (c *Checkpoint) readConfig() error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	sum := sha256.Sum256(text)
-	c.ConfigSHA256 = hex.EncodeToString(sum[:])
+	c.ConfigSHA256 = sha256Hex(text)
 	c.Spec, err = ParseConfig(text, generation)
 	return err
 }
@@ -78,7 +82,47 @@ func (c *Checkpoint) check() error {
 	if err := checkWeights(&c.Spec, c.Weights); err != nil {
 		return err
 	}
+	if _, err := os.Stat(filepath.Join(c.Dir, tokenizerFile)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	var err error
+	if c.Tokenizer, err = tokenizer.Load(c.Dir); errors.Is(err, tokenizer.ErrUnsupported) {
+		return &UnsupportedError{File: tokenizerFile, Err: err}
+	} else if err != nil {
+		return err
+	}
+	if n := c.Tokenizer.VocabSize(); n > c.Spec.Vocab {
+		return &hintError{fmt.Errorf("%s: got %d tokens, want at most the %d rows of the embedding", tokenizerFile, n, c.Spec.Vocab),
+			"the tokenizer belongs to another checkpoint, or tokens were added without resizing the embedding"}
+	}
 	return nil
+}
+
+// openWeights opens the folder's weights. A .safetensors reference has to be among them: opening other weights than the ones named
+// would be worse than opening none. A folder with neither of the usual names has the named file alone.
+func openWeights(ref, dir string) (*safetensors.Store, error) {
+	named, err := os.Stat(ref)
+	if err != nil || named.IsDir() {
+		return safetensors.Open(dir)
+	}
+	store, err := safetensors.Open(dir)
+	var none *safetensors.OpenError
+	if errors.As(err, &none) {
+		return safetensors.Open(ref)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range store.Files() {
+		if st, err := os.Stat(path); err == nil && os.SameFile(st, named) {
+			return store, nil
+		}
+	}
+	err = fmt.Errorf("%s: got a file beside the checkpoint, want one of %s", ref, strings.Join(store.Files(), ", "))
+	return nil, errors.Join(err, store.Close())
 }
 
 // resolve turns a reference into a folder and, inside a Hugging Face cache, its commit.
@@ -121,19 +165,7 @@ func commitOf(dir string) string {
 	return ""
 }
 
-// fileSHA256 hashes a file of the checkpoint, "" where there is none.
-func fileSHA256(path string) (string, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+func sha256Hex(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }

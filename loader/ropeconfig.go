@@ -84,6 +84,10 @@ func ropeBlock(b *config, theta float64, typeRequired bool) rope.Config {
 		b.refuse(key, "one of "+strings.Join(rope.Types(), ", "), "")
 		return out
 	}
+	// As at the root: transformers ignores it beside default frequencies and fails on it beside scaled ones.
+	if partial := b.float("partial_rotary_factor", 1); partial != 1 && out.Type != "default" {
+		b.refuse("partial_rotary_factor", "1 beside scaled frequencies", "")
+	}
 	if out.Type != "llama3" {
 		return out
 	}

@@ -12,7 +12,7 @@ import (
 // any depth, since two readers could then see two models in one file.
 func parseObject(file string, data []byte) (map[string]json.RawMessage, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
-	if err := refuseRepeatedKeys(dec, ""); err != nil {
+	if err := refuseRepeatedKeys(dec, "", 0); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
@@ -28,8 +28,12 @@ func parseObject(file string, data []byte) (map[string]json.RawMessage, error) {
 	return m, nil
 }
 
-// refuseRepeatedKeys consumes one value of dec; path names it in errors.
-func refuseRepeatedKeys(dec *json.Decoder, path string) error {
+// refuseRepeatedKeys consumes one value of dec; path names it in errors, depth counts what it lies in.
+func refuseRepeatedKeys(dec *json.Decoder, path string, depth int) error {
+	const deepest = 32 // published configs stay below 6; the decoder itself has no limit
+	if depth > deepest {
+		return fmt.Errorf("%.60s: got more than %d levels of nesting", path, deepest)
+	}
 	tok, err := dec.Token()
 	if err != nil {
 		return unexpectedEnd(err)
@@ -55,7 +59,7 @@ func refuseRepeatedKeys(dec *json.Decoder, path string) error {
 			}
 			seen[name] = true
 		}
-		if err := refuseRepeatedKeys(dec, at); err != nil {
+		if err := refuseRepeatedKeys(dec, at, depth+1); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package loader
 import (
 	"bytes"
 	"fmt"
+	"path/filepath"
 	"regexp"
 	"slices"
 
@@ -24,7 +25,7 @@ type tensor struct {
 	shape []int
 }
 
-// tensors lists those of one layer, in the order of Names.
+// layerTensors lists those of one layer, in the order of Names.
 func (s *Spec) layerTensors(layer int) []tensor {
 	n := s.Names.Layer(layer)
 	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
@@ -59,10 +60,10 @@ func checkWeights(s *Spec, store *safetensors.Store) error {
 				return fmt.Errorf("%s: %s: got no such tensor, want one of shape %v", weightsFile, t.name, t.shape)
 			}
 			if !slices.Equal(info.Shape, t.shape) {
-				return fmt.Errorf("%s: %s: got shape %v, want %v as %s says", weightsFile, t.name, info.Shape, t.shape, configFile)
+				return fmt.Errorf("%s: %s: got shape %v, want %v as %s says", filepath.Base(store.Path(t.name)), t.name, info.Shape, t.shape, configFile)
 			}
 			if dtypeName(info.DType) == "" {
-				return &UnsupportedError{File: weightsFile, Key: t.name, Got: "dtype " + string(info.DType), Want: "F32, BF16 or F16",
+				return &UnsupportedError{File: filepath.Base(store.Path(t.name)), Key: t.name, Got: "dtype " + string(info.DType), Want: "F32, BF16 or F16",
 					hint: "use the checkpoint before quantisation"}
 			}
 			expected[t.name] = true
@@ -86,7 +87,7 @@ func checkWeights(s *Spec, store *safetensors.Store) error {
 				return err
 			}
 		default:
-			return &UnsupportedError{File: weightsFile, Key: name, Got: "a tensor that " + configFile + " does not account for",
+			return &UnsupportedError{File: filepath.Base(store.Path(name)), Key: name, Got: "a tensor that " + configFile + " does not account for",
 				Want: fmt.Sprintf("the tensors of %d %s layers", s.Layers, s.Architecture),
 				hint: "biases, norms and layers beyond the config change the numbers; check attention_bias, mlp_bias and num_hidden_layers"}
 		}

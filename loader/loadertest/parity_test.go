@@ -47,7 +47,7 @@ func parityCases(t *testing.T) []string {
 	roots := append([]string{"../testdata/parity"}, filepath.SplitList(os.Getenv("HEADSCOPE_GOLDEN"))...)
 	var out []string
 	for _, root := range roots {
-		found, err := filepath.Glob(filepath.Join(root, "*", "golden.json"))
+		found, err := filepath.Glob(filepath.Join(root, "*", "config.json"))
 		if err != nil || len(found) == 0 {
 			t.Fatalf("%s: no cases: %v", root, err)
 		}
