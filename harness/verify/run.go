@@ -1,0 +1,214 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/decoder"
+)
+
+type run struct {
+	ctx    context.Context
+	g      *golden
+	m      *decoder.Model
+	report *Report
+}
+
+func (r *run) add(name string, diff, tolerance float64) {
+	r.report.Lines = append(r.report.Lines, Line{Name: name, Diff: diff, Tolerance: tolerance, OK: diff <= tolerance})
+}
+
+func (r *run) skip(name, why string) {
+	r.report.Lines = append(r.report.Lines, Line{Name: name, Skipped: why})
+}
+
+// compare adds a line for got against the golden array of that name.
+func (r *run) compare(name string, got []float32, tolerance float64) error {
+	want, err := r.g.array(name, len(got))
+	if err != nil {
+		return err
+	}
+	r.add(name, maxDiff(got, want), tolerance)
+	return nil
+}
+
+// sequence compares one plain pass and its greedy continuation.
+func (r *run) sequence(i int) error {
+	s := r.g.Sequences[i]
+	t, last := len(s.IDs), r.m.Spec.Layers-1
+	all := make([]int, t)
+	for j := range all {
+		all[j] = j
+	}
+	layers := []int{0}
+	if last > 0 {
+		layers = append(layers, last)
+	}
+	tr, err := r.m.Trace(r.ctx, &decoder.Prompt{IDs: s.IDs}, nil, decoder.TraceOptions{
+		Logits: all, Attention: []int{t - 1}, Hidden: t - 1, QK: layers,
+	})
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("seq%d.", i)
+	if err := r.compare(name+"logits", flatten(tr.Logits), TolValue); err != nil {
+		return err
+	}
+	if err := r.compare(name+"attn_last", flatten(tr.Attention), TolAttention); err != nil {
+		return err
+	}
+	if err := r.compare(name+"hidden_last", flatten(tr.Hidden), TolValue); err != nil {
+		return err
+	}
+	r.add(name+"attn_argmax", r.argmaxDiff(tr.Attention, s.Argmax, t), 0)
+	for _, l := range layers {
+		qk, at := tr.QK[l], fmt.Sprintf("%slayer%d.", name, l)
+		d := r.m.Spec.HeadDim
+		for _, q := range []struct {
+			name string
+			got  []float32
+		}{
+			{"q_pre", headsFirst(qk.QPre, t, d)}, {"q_rot", headsFirst(qk.QRot, t, d)}, {"k_pre", qk.KPre}, {"k_rot", qk.KRot},
+		} {
+			if err := r.compare(at+q.name, q.got, TolValue); err != nil {
+				return err
+			}
+		}
+	}
+	r.table(name, i)
+	return r.greedy(name+"greedy", i, nil, s.Greedy)
+}
+
+// table compares the frequencies in use with those recorded for the sequence.
+func (r *run) table(name string, i int) {
+	for key, want := range r.g.Sequences[i].Rope {
+		diff := math.Abs(r.m.Table.Scale - want.Scaling)
+		if len(want.InvFreq) != len(r.m.Table.InvFreq) {
+			diff = math.Inf(1)
+		} else {
+			for p, w := range want.InvFreq {
+				diff = max(diff, math.Abs(r.m.Table.InvFreq[p]-w)/w)
+			}
+		}
+		r.add(name+"rope."+key+".inv_freq", diff, TolInvFreq)
+	}
+}
+
+func (r *run) argmaxDiff(rows [][]float32, want [][]int, t int) float64 {
+	n := 0.0
+	for l := range rows {
+		for h := 0; h*t < len(rows[l]); h++ {
+			best := 0
+			row := rows[l][h*t : (h+1)*t]
+			for j, x := range row {
+				if x > row[best] {
+					best = j
+				}
+			}
+			if l >= len(want) || h >= len(want[l]) || want[l][h] != best {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// greedy compares the greedy continuation of a sequence, decoded with the cache.
+func (r *run) greedy(name string, i int, edits []decoder.Edit, want []int32) error {
+	p := &decoder.Prompt{IDs: r.g.Sequences[i].IDs}
+	var got []int32
+	err := r.m.Ask(r.ctx, []*decoder.Prompt{p}, []decoder.Condition{{Edits: edits}}, decoder.AskOptions{MaxNew: len(want), DecodeBatch: 1},
+		func(_, _ int, reply *decoder.Reply) error { got = reply.Greedy; return nil })
+	if err != nil {
+		return err
+	}
+	r.add(name, differing(got, want), 0)
+	return nil
+}
+
+// intervention compares an edited run of sequence 2, if its edit is one that this version has.
+func (r *run) intervention(iv intervention) error {
+	edit, ok := editOf(iv)
+	if !ok {
+		r.skip("iv."+iv.Name, "the edit "+iv.Kind+" is not supported")
+		return nil
+	}
+	i := len(r.g.Sequences) - 1
+	ids := r.g.Sequences[i].IDs
+	tr, err := r.m.Trace(r.ctx, &decoder.Prompt{IDs: ids}, []decoder.Edit{edit}, decoder.TraceOptions{Logits: []int{len(ids) - 1}, Hidden: -1})
+	if err != nil {
+		return err
+	}
+	if err := r.compare("iv."+iv.Name+".logits", tr.Logits[0], TolValue); err != nil {
+		return err
+	}
+	return r.greedy("iv."+iv.Name+".greedy", i, []decoder.Edit{edit}, iv.Greedy)
+}
+
+func editOf(iv intervention) (decoder.Edit, bool) {
+	e := decoder.Edit{Heads: iv.Heads, Scope: decoder.ScopeAll}
+	switch iv.Rows {
+	case "all":
+	case "decode":
+		e.Scope = decoder.ScopeAnswer
+	default:
+		return e, false
+	}
+	switch iv.Kind {
+	case "zero_heads":
+		e.Op = decoder.OpZero
+	case "uniform_heads":
+		e.Op = decoder.OpUniform
+	case "zero_q_planes":
+		e.Op, e.Planes = decoder.OpZeroPlanes, iv.Planes
+	default:
+		return e, false
+	}
+	return e, true
+}
+
+// bfloat16 compares logits computed from bfloat16 weights and activations.
+func (r *run) bfloat16(be *decoder.Backend, c *loader.Checkpoint, o Options) error {
+	m, err := decoder.New(be, c, decoder.Options{DType: "bfloat16", Memory: o.Memory})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	for i, s := range r.g.Sequences {
+		all := make([]int, len(s.IDs))
+		for j := range all {
+			all[j] = j
+		}
+		tr, err := m.Trace(r.ctx, &decoder.Prompt{IDs: s.IDs}, nil, decoder.TraceOptions{Logits: all, Hidden: -1})
+		if err != nil {
+			return err
+		}
+		if err := r.compare(fmt.Sprintf("bf16.seq%d.logits", i), flatten(tr.Logits), TolBFloat16); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func flatten(rows [][]float32) []float32 {
+	var out []float32
+	for _, r := range rows {
+		out = append(out, r...)
+	}
+	return out
+}
+
+// headsFirst is [T, heads, D] -> [heads, T, D].
+func headsFirst(x []float32, t, d int) []float32 {
+	h := len(x) / (t * d)
+	out := make([]float32, 0, len(x))
+	for i := range h {
+		for j := range t {
+			k := (j*h + i) * d
+			out = append(out, x[k:k+d]...)
+		}
+	}
+	return out
+}
