@@ -3,6 +3,7 @@ package tokenizer
 import (
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -50,7 +51,7 @@ func BenchmarkLoad(b *testing.B) {
 		if err != nil {
 			b.Skip(err)
 		}
-		b.Run(path, func(b *testing.B) {
+		b.Run(filepath.Base(path), func(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
 				if _, err := Parse(data, nil); err != nil {

@@ -105,27 +105,27 @@ func (c *configJSON) mergeAdded(tokens []AddedToken) ([]AddedToken, error) {
 func (c *configJSON) addSpecial(t *Tokenizer) error {
 	if c.AddBOS != nil {
 		id, known := t.ID(t.bos)
-		has := known && len(t.prefix) > 0 && t.prefix[0] == id
+		has := known && len(t.post.prefix) > 0 && t.post.prefix[0] == id
 		switch {
 		case *c.AddBOS && !known:
 			return fmt.Errorf("add_bos_token: bos_token %q is not in the vocabulary", t.bos)
 		case *c.AddBOS && !has:
-			t.prefix = slices.Insert(t.prefix, 0, id)
+			t.post.prefix = slices.Insert(t.post.prefix, 0, id)
 		case !*c.AddBOS && has:
-			t.prefix = t.prefix[1:]
+			t.post.prefix = t.post.prefix[1:]
 		}
 	}
 	if c.AddEOS != nil {
 		id, known := t.ID(t.eos)
-		n := len(t.suffix)
-		has := known && n > 0 && t.suffix[n-1] == id
+		n := len(t.post.suffix)
+		has := known && n > 0 && t.post.suffix[n-1] == id
 		switch {
 		case *c.AddEOS && !known:
 			return fmt.Errorf("add_eos_token: eos_token %q is not in the vocabulary", t.eos)
 		case *c.AddEOS && !has:
-			t.suffix = append(t.suffix, id)
+			t.post.suffix = append(t.post.suffix, id)
 		case !*c.AddEOS && has:
-			t.suffix = t.suffix[:n-1]
+			t.post.suffix = t.post.suffix[:n-1]
 		}
 	}
 	return nil

@@ -31,7 +31,7 @@ func (t *Tokenizer) Encode(text string, o Options) (*Encoding, error) {
 		return nil, err
 	}
 	if o.AddSpecial {
-		for _, id := range t.suffix {
+		for _, id := range t.post.suffix {
 			e.add(id, span{}, true)
 		}
 	}
@@ -54,16 +54,23 @@ func (t *Tokenizer) encode(text string, o Options) (*Encoding, error) {
 	}
 	e.grow(len(clean)/4 + 8)
 	if o.AddSpecial {
-		for _, id := range t.prefix {
+		for _, id := range t.post.prefix {
 			e.add(id, span{}, true)
 		}
 	}
+	first := len(e.IDs)
 	r := run{Tokenizer: t, literal: o.LiteralSpecial, out: e, scratch: t.pool.Get().(*scratch)}
 	r.text(clean)
 	r.scratch.release()
 	t.pool.Put(r.scratch)
 	if r.err != nil {
 		return nil, r.err
+	}
+	if t.post.trim {
+		for i := first; i < len(e.IDs); i++ {
+			at := t.post.trimSpan(clean, t.names[e.IDs[i]], i == first, span{e.Start[i], e.End[i]})
+			e.Start[i], e.End[i] = at.start, at.end
+		}
 	}
 	if back != nil {
 		for i := range e.IDs {

@@ -3,6 +3,9 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // templateJSON is a TemplateProcessing node, of which only the form for a single text is used.
@@ -25,37 +28,74 @@ type templateItem struct {
 	}
 }
 
-// buildPostProcessor returns the ids that go before and after a text.
-func buildPostProcessor(raw json.RawMessage) (prefix, suffix []int32, err error) {
+// postProcessor is what happens to the tokens of a text in the end.
+type postProcessor struct {
+	prefix, suffix []int32 // ids that go before and after
+	trim           bool    // ByteLevel's trim_offsets: white space at the ends of a token is not part of its span
+	prefixSpace    bool    // ByteLevel's add_prefix_space: a single space before the text's first token was added, and stands for no white space
+}
+
+func buildPostProcessor(raw json.RawMessage) (p postProcessor, err error) {
 	nodes, err := flatten(raw, "processors")
 	if err != nil {
-		return nil, nil, err
+		return p, err
 	}
+	templates := 0
 	for _, n := range nodes {
 		switch n.kind {
 		case "ByteLevel":
 			var v byteLevelJSON
 			if err := n.read(&v); err != nil {
-				return nil, nil, err
+				return p, err
 			}
-			if v.TrimOffsets == nil || *v.TrimOffsets {
-				return nil, nil, fmt.Errorf("node %q: trim_offsets true: %w", n.kind, ErrUnsupported)
+			if v.TrimOffsets != nil && !*v.TrimOffsets {
+				continue
 			}
+			if templates > 0 || p.trim {
+				return p, fmt.Errorf("node %q with trim_offsets after another processor: %w", n.kind, ErrUnsupported)
+			}
+			p.trim, p.prefixSpace = true, v.AddPrefixSpace
 		case "TemplateProcessing":
 			var v templateJSON
 			if err := n.read(&v); err != nil {
-				return nil, nil, err
+				return p, err
 			}
 			before, after, err := v.single()
 			if err != nil {
-				return nil, nil, fmt.Errorf("node %q: %w", n.kind, err)
+				return p, fmt.Errorf("node %q: %w", n.kind, err)
 			}
-			prefix, suffix = append(before, prefix...), append(suffix, after...)
+			templates++
+			p.prefix, p.suffix = append(before, p.prefix...), append(p.suffix, after...)
 		default:
-			return nil, nil, unsupported(n.kind)
+			return p, unsupported(n.kind)
 		}
 	}
-	return prefix, suffix, nil
+	return p, nil
+}
+
+// trimSpan takes the white space at the ends of a token off its span. The reference counts characters of the token and takes
+// as many characters of the text.
+func (p *postProcessor) trimSpan(text, token string, first bool, at span) span {
+	white := func(r rune) bool { return r == byteToRune(' ') || unicode.IsSpace(r) }
+	inner := strings.TrimLeftFunc(token, white)
+	leading := utf8.RuneCountInString(token) - utf8.RuneCountInString(inner)
+	trailing := utf8.RuneCountInString(token) - utf8.RuneCountInString(strings.TrimRightFunc(token, white))
+	if leading == 1 && p.prefixSpace && (first || at.start == 0) {
+		leading = 0
+	}
+	for ; leading > 0 && at.start < at.end; leading-- {
+		_, n := utf8.DecodeRuneInString(text[at.start:])
+		at.start += int32(n)
+	}
+	end := at.end
+	for ; trailing > 0 && end > 0; trailing-- {
+		_, n := utf8.DecodeLastRuneInString(text[:end])
+		end -= int32(n)
+	}
+	if trailing == 0 {
+		at.end = max(end, at.start)
+	}
+	return at
 }
 
 func (t *templateJSON) single() (before, after []int32, err error) {

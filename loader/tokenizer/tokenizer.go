@@ -24,8 +24,7 @@ type Tokenizer struct {
 	preTokenizers []preTokenizer
 	model         *bpe
 	decoder       decoder
-	prefix        []int32 // added before a text by the post-processor
-	suffix        []int32
+	post          postProcessor
 
 	names         []string // token of each id, "" where known is false
 	known         []bool
@@ -102,7 +101,7 @@ func Parse(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err := cfg.addSpecial(t); err != nil {
 		return nil, fmt.Errorf("%s: %w", configFile, err)
 	}
-	for _, id := range slices.Concat(t.prefix, t.suffix) {
+	for _, id := range slices.Concat(t.post.prefix, t.post.suffix) {
 		if _, ok := t.Token(id); !ok {
 			return nil, fmt.Errorf("%s: post_processor: adds id %d, which is no token", tokenizerFile, id)
 		}
@@ -128,7 +127,7 @@ func (t *Tokenizer) build(f *fileJSON) error {
 	if t.model, err = f.Model.build(byteLevel); err != nil {
 		return fmt.Errorf("model: %w", err)
 	}
-	if t.prefix, t.suffix, err = buildPostProcessor(f.PostProcessor); err != nil {
+	if t.post, err = buildPostProcessor(f.PostProcessor); err != nil {
 		return fmt.Errorf("post_processor: %w", err)
 	}
 	if t.decoder, err = buildDecoder(f.Decoder); err != nil {
@@ -223,7 +222,7 @@ func (t *Tokenizer) PAD() string { return t.pad }
 func (t *Tokenizer) ChatTemplate() string { return t.template }
 
 // AddsSpecial says whether Options.AddSpecial adds any token: what HF's tokenizer does by default.
-func (t *Tokenizer) AddsSpecial() bool { return len(t.prefix)+len(t.suffix) > 0 }
+func (t *Tokenizer) AddsSpecial() bool { return len(t.post.prefix)+len(t.post.suffix) > 0 }
 
 // SHA256 returns the hex digest of the bytes of tokenizer.json.
 func (t *Tokenizer) SHA256() string { return t.sha256 }
