@@ -41,10 +41,10 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		b, t := x.Shape().Dim(0), x.Shape().Dim(1)
 		pos := positions(x.Graph(), b, t)
 		h := rmsNorm(x, w.inputNorm, c.eps)
-		q := Reshape(linear(h, w.q, w.qb), b, t, c.heads, c.headDim)
+		q := Reshape(c.linear(h, w.q, w.qb), b, t, c.heads, c.headDim)
 		q = edits.queryGain(c, q, pos)
-		k := c.keyLayout(linear(h, w.k, w.kb))
-		v := c.keyLayout(linear(h, w.v, w.vb))
+		k := c.keyLayout(c.linear(h, w.k, w.kb))
+		v := c.keyLayout(c.linear(h, w.v, w.vb))
 		qr := c.rotate(q, ExpandAxes(cos, 0, 2), ExpandAxes(sin, 0, 2))
 		kr := c.rotate(k, ExpandAxes(cos, 0, 1), ExpandAxes(sin, 0, 1))
 
@@ -79,7 +79,7 @@ func (c *blockConfig) attendTiled(q, k, v, window *Node) *Node {
 		kt, vt := SliceAxis(k, 2, AxisRange(0, to)), SliceAxis(v, 2, AxisRange(0, to))
 		pos := AddScalar(positions(q.Graph(), b, to-from), from)
 		s := mask(c.scores(qt, kt), visibleKeys(pos, positions(q.Graph(), b, to), window))
-		parts = append(parts, weigh(Softmax(s, -1), vt))
+		parts = append(parts, c.weigh(Softmax(s, -1), vt))
 	}
 	return Concatenate(parts, 3)
 }

@@ -14,6 +14,7 @@ type blockConfig struct {
 	eps                        float64
 	attnBias, mlpBias          bool
 	dtype                      dtypes.DType
+	widen                      bool // form products in float32, see product
 	plain                      bool // built without edit inputs: what the identity law compares against
 }
 
@@ -80,9 +81,21 @@ func rmsNorm(x, weight *Node, eps float64) *Node {
 	return Mul(y, ExpandLeftToRank(weight, y.Rank()))
 }
 
+// product is DotGeneral with the result in a's dtype. The Go backend returns wrong numbers for small bfloat16 products whose right
+// operand is contracted over its last axis (compute v0.1.6), so there the operands are widened first: that is exact, and its
+// float32 kernels are the faster ones.
+func (c *blockConfig) product(a *Node, aAxis int, batch []int, b *Node, bAxis int) *Node {
+	if !c.widen {
+		return DotGeneral(a, []int{aAxis}, batch, b, []int{bAxis}, batch)
+	}
+	dtype := a.DType()
+	a, b = ConvertDType(a, dtypes.Float32), ConvertDType(b, dtypes.Float32)
+	return ConvertDType(DotGeneral(a, []int{aAxis}, batch, b, []int{bAxis}, batch), dtype)
+}
+
 // linear is x W^T + b over the last axis; w is [out, in].
-func linear(x, w, b *Node) *Node {
-	y := DotGeneral(x, []int{x.Rank() - 1}, nil, w, []int{1}, nil)
+func (c *blockConfig) linear(x, w, b *Node) *Node {
+	y := c.product(x, x.Rank()-1, nil, w, 1)
 	if b != nil {
 		y = Add(y, ExpandLeftToRank(b, y.Rank()))
 	}
@@ -143,20 +156,19 @@ func (e *editNodes) queryGain(c *blockConfig, q, pos *Node) *Node {
 	return Mul(q, ConvertDType(gain, q.DType()))
 }
 
-// hidden scores: far below any score, finite so that a row without keys stays a number.
+// masked is the score of a hidden key: far below any score, finite so that a row without keys stays a number.
 const masked = -1e30
 
-// attendRows is softmax over keys of scale*q.k, masked, for q [B, KV, G, R, D] and k [B, KV, S, D] -> [B, KV, G, R, S] float32
-// scores before the softmax.
+// scores is q.k / sqrt(D) for q [B, KV, G, R, D] and k [B, KV, S, D] -> [B, KV, G, R, S] float32.
 func (c *blockConfig) scores(q, k *Node) *Node {
-	s := DotGeneral(q, []int{4}, []int{0, 1}, k, []int{3}, []int{0, 1})
+	s := c.product(q, 4, []int{0, 1}, k, 3)
 	return MulScalar(ConvertDType(s, dtypes.Float32), 1/math.Sqrt(float64(c.headDim)))
 }
 
 // weigh sums values v [B, KV, S, D] with weights p [B, KV, G, R, S] float32 -> [B, KV, G, R, D]; the weights are cast to the
 // values' dtype first, as in HF's eager attention.
-func weigh(p, v *Node) *Node {
-	return DotGeneral(ConvertDType(p, v.DType()), []int{4}, []int{0, 1}, v, []int{2}, []int{0, 1})
+func (c *blockConfig) weigh(p, v *Node) *Node {
+	return c.product(ConvertDType(p, v.DType()), 4, []int{0, 1}, v, 2)
 }
 
 // mask hides scores s [B, KV, G, R, S] where visible [B, R, S] is false.
@@ -196,16 +208,16 @@ func (c *blockConfig) keyLayout(x *Node) *Node {
 // mlp is the gated feed-forward part with its norm and residual.
 func (c *blockConfig) mlp(x *Node, w layerNodes) *Node {
 	h := rmsNorm(x, w.postNorm, c.eps)
-	gate := linear(h, w.gate, w.gb)
+	gate := c.linear(h, w.gate, w.gb)
 	gate = Mul(gate, Sigmoid(gate))
-	return Add(x, linear(Mul(gate, linear(h, w.up, w.ub)), w.down, w.db))
+	return Add(x, c.linear(Mul(gate, c.linear(h, w.up, w.ub)), w.down, w.db))
 }
 
 // output adds the attention output z [B, R, H, D] to the residual after its edit and projection.
 func (c *blockConfig) output(x, z, pos *Node, e *editNodes, w layerNodes) *Node {
 	b, r := z.Shape().Dim(0), z.Shape().Dim(1)
 	z = Reshape(e.headGain(z, pos), b, r, c.heads*c.headDim)
-	return Add(x, linear(z, w.o, w.ob))
+	return Add(x, c.linear(z, w.o, w.ob))
 }
 
 // positions is [B, T] int32 of 0..T-1.

@@ -9,7 +9,7 @@ import (
 // hidden] -> logits [B, P, vocab] float32.
 func (c *blockConfig) logitsGraph(x, idx, norm, head *Node) *Node {
 	h := rmsNorm(gatherRows(x, idx), norm, c.eps)
-	return ConvertDType(linear(h, head, nil), dtypes.Float32)
+	return ConvertDType(c.linear(h, head, nil), dtypes.Float32)
 }
 
 // scoreGraph reduces logits to what a trial needs. With targets [B, P] int32 it returns, each [B, P]: the log-probability of

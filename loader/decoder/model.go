@@ -68,6 +68,7 @@ func New(be *Backend, c *loader.Checkpoint, o Options) (*Model, error) {
 		programs: map[string]*graph.Exec{}, tables: map[int]*positionTable{}, identity: map[int]*editTensors{},
 	}
 	if be.Kind == KindGo {
+		m.cfg.widen = dtype != dtypes.Float32
 		m.workers = 2 // half of a forward is single-threaded there: two sequences at once run 1.7 times as fast
 	}
 	m.weights = newWeightStore(be, c, dtype, o.Memory)

@@ -24,10 +24,10 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 
 	b, r := x.Shape().Dim(0), x.Shape().Dim(1)
 	h := rmsNorm(x, w.inputNorm, c.eps)
-	q := edits.queryGain(c, Reshape(linear(h, w.q, w.qb), b, r, c.heads, c.headDim), pos)
+	q := edits.queryGain(c, Reshape(c.linear(h, w.q, w.qb), b, r, c.heads, c.headDim), pos)
 	q = c.rotate(q, ExpandAxes(atPositions(cos, pos), 2), ExpandAxes(atPositions(sin, pos), 2))
-	tk = putRows(tk, c.keyLayout(linear(h, w.k, w.kb)), slot)
-	tv = putRows(tv, c.keyLayout(linear(h, w.v, w.vb)), slot)
+	tk = putRows(tk, c.keyLayout(c.linear(h, w.k, w.kb)), slot)
+	tv = putRows(tv, c.keyLayout(c.linear(h, w.v, w.vb)), slot)
 
 	bp, tp := pk.Shape().Dim(0), pk.Shape().Dim(2)
 	kr := c.rotate(pk, firstPositions(cos, tp), firstPositions(sin, tp))
@@ -53,9 +53,9 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	if shared {
 		z = c.sharedWeigh(pp, pv)
 	} else {
-		z = weigh(pp, pv)
+		z = c.weigh(pp, pv)
 	}
-	z = c.ungroupHeads(Add(z, weigh(pt, tv)))
+	z = c.ungroupHeads(Add(z, c.weigh(pt, tv)))
 	return []*Node{c.mlp(c.output(x, z, pos, edits, w), w), tk, tv}
 }
 
@@ -74,7 +74,7 @@ func (c *blockConfig) sharedWeigh(p, v *Node) *Node {
 	kv, tp := c.kv, v.Shape().Dim(2)
 	rowsFirst := TransposeAllDims(p, 1, 0, 2, 3, 4)
 	b, g, r := rowsFirst.Shape().Dim(1), rowsFirst.Shape().Dim(2), rowsFirst.Shape().Dim(3)
-	z := weigh(Reshape(rowsFirst, 1, kv, 1, b*g*r, tp), v)
+	z := c.weigh(Reshape(rowsFirst, 1, kv, 1, b*g*r, tp), v)
 	return TransposeAllDims(Reshape(z, kv, b, g, r, c.headDim), 1, 0, 2, 3, 4)
 }
 
