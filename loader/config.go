@@ -164,13 +164,19 @@ func (c *config) finish() error {
 	return c.err
 }
 
-// harmlessKeys are those of transformers' base class that change nothing in a forward pass: provenance, training, the shape of the
-// returned objects, and defaults of generation, which belong to the caller here.
+// harmlessKeys are those of transformers' base class, and of the tools that write configs, that change nothing in a forward pass.
 var harmlessKeys = []string{
-	"_name_or_path", "transformers_version", "torch_dtype", "dtype", "_attn_implementation_autoset", "use_cache", "unsloth_version",
-	"transformers.js_config", "tokenizer_class", "task_specific_params", "finetuning_task",
-	"initializer_range", "attention_dropout", "hidden_dropout", "pretraining_dataset",
+	// provenance and storage
+	"_name_or_path", "transformers_version", "torch_dtype", "dtype", "tokenizer_class", "unsloth_version", "unsloth_fixed",
+	"transformers.js_config", "task_specific_params", "finetuning_task", "pretraining_dataset",
+	// choice of kernels
+	"use_cache", "_attn_implementation_autoset", "_attn_implementation", "attn_implementation", "_flash_attn_2_enabled",
+	// training
+	"initializer_range", "attention_dropout", "hidden_dropout", "neftune_noise_alpha",
+	// shape of what transformers returns
 	"output_attentions", "output_hidden_states", "return_dict", "torchscript", "problem_type", "id2label", "label2id",
-	"pad_token_id", "sep_token_id", "decoder_start_token_id", "max_length", "min_length", "do_sample", "early_stopping", "num_beams",
-	"temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "max_new_tokens",
+	// generation, which is the caller's business here
+	"pad_token_id", "sep_token_id", "decoder_start_token_id", "max_length", "max_sequence_length", "min_length", "do_sample",
+	"early_stopping", "num_beams", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty",
+	"no_repeat_ngram_size", "max_new_tokens",
 }

@@ -217,6 +217,11 @@ func rewrite(t *testing.T, o loadertest.Options, name string, zero func(row, col
 	if err := safetensors.WriteFile(filepath.Join(dir, "model.safetensors"), entries, nil); err != nil {
 		t.Fatal(err)
 	}
+	return open(t, dir)
+}
+
+func open(t *testing.T, dir string) *loader.Checkpoint {
+	t.Helper()
 	c, err := loader.Open(dir)
 	if err != nil {
 		t.Fatal(err)
