@@ -235,6 +235,15 @@ func TestRefusedConfigs(t *testing.T) {
 	}
 }
 
+// Published configs are indented; the value in the message is not.
+func TestErrorsAreOneLine(t *testing.T) {
+	text := strings.Replace(string(base(nil)), "{", "{\"quantization_config\": {\n  \"bits\": 4,\n  \"modules\": [\n\""+strings.Repeat("x", 200)+"\"\n]},", 1)
+	_, err := loader.ParseConfig([]byte(text), nil)
+	if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), `got {"bits":4,`) || len(err.Error()) > 160 {
+		t.Errorf("got %q, want one short line", err)
+	}
+}
+
 func TestBrokenJSON(t *testing.T) {
 	good := string(base(nil))
 	for name, text := range map[string]string{

@@ -1,8 +1,10 @@
 package loader
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 )
 
 // UnsupportedError says that a checkpoint asks for something this module does not compute. It is about the checkpoint, not about a
@@ -38,10 +40,15 @@ func (e *hintError) Error() string { return e.err.Error() }
 func (e *hintError) Unwrap() error { return e.err }
 func (e *hintError) Hint() string  { return e.hint }
 
-// shown prints a JSON value for an error message, cut where it would fill the screen.
+// shown prints a JSON value on one line for an error message, cut where it would fill the screen.
 func shown(raw json.RawMessage) string {
 	const longest = 60
-	s := []rune(string(raw))
+	var line bytes.Buffer
+	if json.Compact(&line, raw) != nil {
+		line.Reset()
+		line.WriteString(strconv.Quote(string(raw)))
+	}
+	s := []rune(line.String())
 	if len(s) <= longest {
 		return string(s)
 	}

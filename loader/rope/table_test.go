@@ -250,9 +250,11 @@ func TestCosSin(t *testing.T) {
 	}
 	p := n - 1
 	third := float32(1.0) / 3
-	angle := float64(float32(p) * third)
-	if got, want := c32[2*p+1], float32(math.Cos(angle))*1.25; got != want {
-		t.Errorf("float32 angle: cos got %v, want %v", got, want)
+	for q := range n {
+		angle := float64(float32(q) * third)
+		if got, want := c32[2*q+1], float32(math.Cos(angle))*1.25; got != want {
+			t.Fatalf("float32 angle at %d: cos got %v, want %v", q, got, want)
+		}
 	}
 	if got, want := s64[2*p+1], float32(1.25*math.Sin(float64(p)*(1.0/3))); got != want {
 		t.Errorf("float64 angle: sin got %v, want %v", got, want)
