@@ -21,8 +21,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// memoryFactor bounds what Parse allocates, in multiples of the file: a 56-byte tensor entry becomes an Info of 72 bytes in a slice that grows by
-// copying, and a two-byte dimension an int.
+// memoryFactor bounds what Parse allocates, in multiples of the file: the header's text, 72 bytes of Info for an entry of 50 or more, an int for a
+// two-byte dimension, a map slot for a metadata string; growing by copying doubles some of it.
 const (
 	memoryFactor = 16
 	memoryBase   = 1 << 18 // copy buffers and small objects
