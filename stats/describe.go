@@ -18,21 +18,18 @@ func Mean(x []float64) float64 {
 	return s / float64(len(x))
 }
 
-// SD returns the sample standard deviation, sqrt( sum (x - mean)^2 / (n-1) ), from two passes with the
-// rounding error of the mean taken out. NaN for fewer than two values or a NaN among them.
+// SD returns the sample standard deviation, sqrt( sum (x - mean)^2 / (n-1) ), from two passes, so a large
+// common offset costs no digits. NaN for fewer than two values or a NaN among them.
 func SD(x []float64) float64 {
-	n := float64(len(x))
-	if n < 2 {
+	if len(x) < 2 {
 		return math.NaN()
 	}
 	m := Mean(x)
-	var ss, comp float64
+	var ss float64
 	for _, v := range x {
-		d := v - m
-		ss += d * d
-		comp += d
+		ss += (v - m) * (v - m)
 	}
-	return math.Sqrt(max(0, (ss-comp*comp/n)/(n-1)))
+	return math.Sqrt(ss / float64(len(x)-1))
 }
 
 // Quantile returns the q-quantile of x by linear interpolation between order statistics: with
