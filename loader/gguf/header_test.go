@@ -69,36 +69,64 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
-// TestHeaderRules gives one broken file for every rule; each must be refused with words that say which.
-func TestHeaderRules(t *testing.T) {
-	two := func() *builder {
-		return newBuilder().add("a", F32, []int{2, 4}, make([]byte, 32)).add("b", F32, []int{8}, make([]byte, 32))
+// broken is a file that breaks one rule, and words that the error must have.
+type broken struct {
+	name, want string
+	raw        []byte
+}
+
+func checkBroken(t *testing.T, tests []broken) {
+	t.Helper()
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := openBytes(test.raw)
+			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "test.gguf: ") {
+				t.Errorf("got error %v, want one with %q that begins with the file's name", err, test.want)
+			}
+		})
 	}
-	at := func(b *builder, name string, offset uint64) *builder { b.find(name).at = &offset; return b }
-	dims := func(b *builder, d ...uint64) *builder { b.find("a").dims = d; return b }
+}
+
+// twoTensors is the sound file that the rules' tests break.
+func twoTensors() *builder {
+	return newBuilder().add("a", F32, []int{2, 4}, make([]byte, 32)).add("b", F32, []int{8}, make([]byte, 32))
+}
+
+// nested returns an array within that many arrays.
+func nested(depth int) []byte {
+	out := slices.Concat(le(uint32(Uint8)), le(uint64(1)), []byte{7})
+	for range depth {
+		out = slices.Concat(le(uint32(Array)), le(uint64(1)), out)
+	}
+	return out
+}
+
+func TestSoundFiles(t *testing.T) {
+	if _, err := openBytes(twoTensors().bytes()); err != nil {
+		t.Errorf("two tensors: %v", err)
+	}
+	if _, err := openBytes(twoTensors().raw("k", Array, nested(3)).bytes()); err != nil {
+		t.Errorf("arrays as deep as allowed: %v", err)
+	}
+	if _, err := openBytes(newBuilder().bytes()); err != nil {
+		t.Errorf("nothing but a header: %v", err)
+	}
+}
+
+func TestMetadataRules(t *testing.T) {
 	patch := func(raw []byte, offset int, with ...byte) []byte { copy(raw[offset:], with); return raw }
 	max8 := bytes.Repeat([]byte{0xff}, 8)
-	version := func(v uint32) []byte { b := two(); b.version = v; return b.bytes() }
+	version := func(v uint32) []byte { b := twoTensors(); b.version = v; return b.bytes() }
 	text := func(n uint64, s string) []byte { return append(le(n), s...) }
 	list := func(elem uint32, n uint64, body ...byte) []byte { return slices.Concat(le(elem), le(n), body) }
-	deep := func(depth int) []byte {
-		out := list(uint32(Uint8), 1, 7)
-		for range depth {
-			out = slices.Concat(list(uint32(Array), 1), out)
-		}
-		return out
-	}
-	tests := []struct {
-		name, want string
-		raw        []byte
-	}{
+	checkBroken(t, []broken{
 		{"empty", "unexpected EOF", nil},
-		{"magic", "not a GGUF file", patch(two().bytes(), 0, 'G', 'G', 'M', 'L')},
+		{"magic", "not a GGUF file", patch(twoTensors().bytes(), 0, 'G', 'G', 'M', 'L')},
 		{"version 1", "version 1, want 2 or 3", version(1)},
 		{"version 4", "version 4, want 2 or 3", version(4)},
 		{"big-endian", "big-endian", version(3 << 24)},
-		{"tensor count", "18446744073709551615 tensors", patch(two().bytes(), 8, max8...)},
-		{"pair count", "18446744073709551615 metadata pairs", patch(two().bytes(), 16, max8...)},
+		{"tensor count", "18446744073709551615 tensors", patch(twoTensors().bytes(), 8, max8...)},
+		{"pair count", "18446744073709551615 metadata pairs", patch(twoTensors().bytes(), 16, max8...)},
 		{"key length", "string of 18446744073709551615 bytes", patch(newBuilder().set("k", uint8(1)).bytes(), 24, max8...)},
 		{"empty key", "want UTF-8", newBuilder().set("", uint8(1)).bytes()},
 		{"key not UTF-8", "want UTF-8", newBuilder().set("\xff", uint8(1)).bytes()},
@@ -117,41 +145,34 @@ func TestHeaderRules(t *testing.T) {
 		{"string in array", "string of 9000 bytes", newBuilder().raw("k", Array, list(uint32(String), 1, text(9000, "abc")...)).bytes()},
 		{"array in array", "array of 9000 uint8",
 			newBuilder().raw("k", Array, list(uint32(Array), 1, list(uint32(Uint8), 9000, 1)...)).bytes()},
-		{"nesting", "nested deeper", newBuilder().raw("k", Array, deep(4)).bytes()},
-		{"alignment 0", "want a power of two", two().set("general.alignment", uint32(0)).bytes()},
-		{"alignment 24", "want a power of two", two().set("general.alignment", uint32(24)).bytes()},
-		{"alignment type", "general.alignment: got uint64", two().set("general.alignment", uint64(32)).bytes()},
+		{"nesting", "nested deeper", newBuilder().raw("k", Array, nested(4)).bytes()},
+	})
+}
+
+func TestTensorRules(t *testing.T) {
+	at := func(b *builder, name string, offset uint64) *builder { b.find(name).at = &offset; return b }
+	dims := func(b *builder, d ...uint64) *builder { b.find("a").dims = d; return b }
+	checkBroken(t, []broken{
+		{"alignment 0", "want a power of two", twoTensors().set("general.alignment", uint32(0)).bytes()},
+		{"alignment 24", "want a power of two", twoTensors().set("general.alignment", uint32(24)).bytes()},
+		{"alignment type", "general.alignment: got uint64", twoTensors().set("general.alignment", uint64(32)).bytes()},
 		{"alignment beyond the file", "a: 32 bytes of F32 data at offset 0, file has 0 there",
-			two().drop("b").set("general.alignment", uint32(1<<31)).bytes()},
+			twoTensors().drop("b").set("general.alignment", uint32(1<<31)).bytes()},
 		{"tensor name", "want UTF-8", newBuilder().add("a\xff", F32, []int{1}, make([]byte, 4)).bytes()},
-		{"tensor twice", "a: tensor is there twice", two().add("a", F32, []int{1}, make([]byte, 4)).bytes()},
-		{"dimension count", "got 5 dimensions", dims(two(), 1, 1, 1, 1, 8).bytes()},
-		{"dimension 0", "dimension 1 is 0", dims(two(), 8, 0).bytes()},
-		{"dimensions overflow", "overflow", dims(two(), 1<<32, 1<<32).bytes()},
-		{"dimension above int64", "overflow", dims(two(), math.MaxUint64).bytes()},
-		{"bytes overflow", "overflows", dims(two(), 1<<61, 3).bytes()},
-		{"tensor type", "a: unknown ggml type 4", func() []byte { b := two(); b.find("a").kind = 4; return b.bytes() }()},
+		{"tensor twice", "a: tensor is there twice", twoTensors().add("a", F32, []int{1}, make([]byte, 4)).bytes()},
+		{"dimension count", "got 5 dimensions", dims(twoTensors(), 1, 1, 1, 1, 8).bytes()},
+		{"dimension 0", "dimension 1 is 0", dims(twoTensors(), 8, 0).bytes()},
+		{"dimensions overflow", "overflow", dims(twoTensors(), 1<<32, 1<<32).bytes()},
+		{"dimension above int64", "overflow", dims(twoTensors(), math.MaxUint64).bytes()},
+		{"bytes overflow", "overflows", dims(twoTensors(), 1<<61, 3).bytes()},
+		{"tensor type", "a: unknown ggml type 4", func() []byte { b := twoTensors(); b.find("a").kind = 4; return b.bytes() }()},
 		{"part of a block", "want a multiple of the 32 values of a Q8_0 block", newBuilder().add("a", Q8_0, []int{33}, make([]byte, 68)).bytes()},
 		{"rows of part of a block", "rows of 16 values", newBuilder().add("a", Q8_0, []int{2, 16}, make([]byte, 34)).bytes()},
-		{"offset not aligned", "b: data at offset 40", at(two(), "b", 40).bytes()},
-		{"offset beyond the file", "b: data at offset", at(two(), "b", math.MaxUint64-31).bytes()},
-		{"data beyond the file", "b: 32 bytes of F32 data at offset 64", at(two(), "b", 64).bytes()},
-		{"overlap", "data overlaps that of", at(two(), "b", 0).bytes()},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			_, err := openBytes(test.raw)
-			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "test.gguf: ") {
-				t.Errorf("got error %v, want one with %q that begins with the file's name", err, test.want)
-			}
-		})
-	}
-	if _, err := openBytes(two().bytes()); err != nil {
-		t.Errorf("the sound file: %v", err)
-	}
-	if _, err := openBytes(two().raw("k", Array, deep(3)).bytes()); err != nil {
-		t.Errorf("arrays as deep as allowed: %v", err)
-	}
+		{"offset not aligned", "b: data at offset 40", at(twoTensors(), "b", 40).bytes()},
+		{"offset beyond the file", "b: data at offset", at(twoTensors(), "b", math.MaxUint64-31).bytes()},
+		{"data beyond the file", "b: 32 bytes of F32 data at offset 64", at(twoTensors(), "b", 64).bytes()},
+		{"overlap", "data overlaps that of", at(twoTensors(), "b", 0).bytes()},
+	})
 }
 
 // Every file cut short is refused: the last tensor ends at the last byte.

@@ -134,14 +134,15 @@ func (c *conversion) writeTensor(ctx context.Context, w io.Writer, src source) e
 	}
 	rows, rowLen := t.Rows(), t.RowLen()
 	step := max(1, (64<<10)/rowLen)
+	width := rowLen // of what changes places: a matrix's rows, a bias's elements
+	if len(t.Shape) == 1 {
+		width = 1
+	}
 	var order []int
 	if src.heads > 0 {
 		headDim := t.Shape[0] / src.heads
 		order = rotateHalfOrder(headDim)
-		step = headDim
-		if len(t.Shape) == 1 { // a bias: its elements are the rows, and it is read at once
-			step = 1
-		}
+		step = headDim // a bias is one row, and so read at once
 	}
 	for first := 0; first < rows; first += step {
 		if err := ctx.Err(); err != nil {
@@ -153,10 +154,6 @@ func (c *conversion) writeTensor(ctx context.Context, w io.Writer, src source) e
 			return err
 		}
 		c.raw = grow(c.raw, 2*n)
-		width := rowLen
-		if len(t.Shape) == 1 {
-			width = 1
-		}
 		encodeBF16(c.raw, c.values, width, order)
 		if _, err := w.Write(c.raw); err != nil {
 			return err

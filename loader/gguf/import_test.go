@@ -202,17 +202,50 @@ func TestRopeScaling(t *testing.T) {
 	}
 }
 
-// TestImportRefuses gives one file for everything that cannot be converted; no folder may appear.
-func TestImportRefuses(t *testing.T) {
-	tests := []struct {
-		name, want  string
-		unsupported bool
-		edit        func(b *builder)
-	}{
+type refusal struct {
+	name, want  string
+	unsupported bool
+	edit        func(b *builder)
+}
+
+// checkRefusals makes one file for everything that cannot be converted; no folder may appear.
+func checkRefusals(t *testing.T, tests []refusal) {
+	t.Helper()
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			b, _ := tinyBuilder(tinyShape())
+			test.edit(b)
+			refused(t, b, test.want, test.unsupported)
+		})
+	}
+}
+
+func TestImportRefusesMetadata(t *testing.T) {
+	checkRefusals(t, []refusal{
 		{"architecture", `general.architecture: got "mamba"`, true, func(b *builder) { b.set("general.architecture", "mamba") }},
 		{"no architecture", "general.architecture: key is missing", false, func(b *builder) { b.unset("general.architecture") }},
 		{"adapter", `general.type: got "adapter"`, true, func(b *builder) { b.set("general.type", "adapter") }},
 		{"split", "split.count", true, func(b *builder) { b.set("split.count", uint16(2)) }},
+		{"key not understood", "llama.expert_count: key is not understood: 8", true, func(b *builder) { b.set("llama.expert_count", uint32(8)) }},
+		{"attention scale", "llama.attention.scale", true, func(b *builder) { b.set("llama.attention.scale", float32(0.5)) }},
+		{"heads by layer", "llama.attention.head_count: got array of 2 uint32", true, func(b *builder) {
+			b.set("llama.attention.head_count", []uint32{4, 4})
+		}},
+		{"no heads", "head_count: key is missing", false, func(b *builder) { b.unset("llama.attention.head_count") }},
+		{"zero heads", "head_count: got 0", false, func(b *builder) { b.set("llama.attention.head_count", uint32(0)) }},
+		{"kv heads", "head_count_kv: got 3", false, func(b *builder) { b.set("llama.attention.head_count_kv", uint32(3)) }},
+		{"eps", "layer_norm_rms_epsilon: got NaN", false, func(b *builder) {
+			b.set("llama.attention.layer_norm_rms_epsilon", float32(math.NaN()))
+		}},
+		{"partial rotation", "llama.rope.dimension_count: got 4", true, func(b *builder) {
+			b.set("llama.attention.key_length", uint32(8)).set("llama.rope.dimension_count", uint32(4))
+		}},
+		{"vocabulary", "llama.vocab_size: got 90", false, func(b *builder) { b.set("llama.vocab_size", uint32(90)) }},
+	})
+}
+
+func TestImportRefusesTensors(t *testing.T) {
+	checkRefusals(t, []refusal{
 		{"storage format", "blk.1.ffn_up.weight: got ggml type Q4_K", true, func(b *builder) {
 			*b.find("blk.1.ffn_up.weight") = builtTensor{name: "blk.1.ffn_up.weight", kind: 12, shape: []int{8, 256}, data: make([]byte, 8*144)}
 			// The shape check comes first, so the model must have that shape.
@@ -239,21 +272,11 @@ func TestImportRefuses(t *testing.T) {
 		{"some biases", "blk.0.attn_q.bias: the file has this tensor but not blk.0.attn_k.bias", true, func(b *builder) {
 			b.add("blk.0.attn_q.bias", F32, []int{32}, make([]byte, 128))
 		}},
-		{"key not understood", "llama.expert_count: key is not understood: 8", true, func(b *builder) { b.set("llama.expert_count", uint32(8)) }},
-		{"attention scale", "llama.attention.scale", true, func(b *builder) { b.set("llama.attention.scale", float32(0.5)) }},
-		{"heads by layer", "llama.attention.head_count: got array of 2 uint32", true, func(b *builder) {
-			b.set("llama.attention.head_count", []uint32{4, 4})
-		}},
-		{"no heads", "head_count: key is missing", false, func(b *builder) { b.unset("llama.attention.head_count") }},
-		{"zero heads", "head_count: got 0", false, func(b *builder) { b.set("llama.attention.head_count", uint32(0)) }},
-		{"kv heads", "head_count_kv: got 3", false, func(b *builder) { b.set("llama.attention.head_count_kv", uint32(3)) }},
-		{"eps", "layer_norm_rms_epsilon: got NaN", false, func(b *builder) {
-			b.set("llama.attention.layer_norm_rms_epsilon", float32(math.NaN()))
-		}},
-		{"partial rotation", "llama.rope.dimension_count: got 4", true, func(b *builder) {
-			b.set("llama.attention.key_length", uint32(8)).set("llama.rope.dimension_count", uint32(4))
-		}},
-		{"vocabulary", "llama.vocab_size: got 90", false, func(b *builder) { b.set("llama.vocab_size", uint32(90)) }},
+	})
+}
+
+func TestImportRefusesScaling(t *testing.T) {
+	checkRefusals(t, []refusal{
 		{"scaling type", `llama.rope.scaling.type: got "longrope"`, true, func(b *builder) { b.set("llama.rope.scaling.type", "longrope") }},
 		{"yarn parameter", "llama.rope.scaling.yarn_beta_fast", true, func(b *builder) { b.set("llama.rope.scaling.yarn_beta_fast", float32(16)) }},
 		{"factors", "rope_freqs.weight: factor 0 is 2: these are not llama3", true, func(b *builder) {
@@ -265,14 +288,17 @@ func TestImportRefuses(t *testing.T) {
 		{"factor count", "rope_freqs.weight: got 3 factors, want 4", false, func(b *builder) {
 			b.add(ropeFreqs, F32, []int{3}, f32bytes([]float32{1, 1, 1}))
 		}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			b, _ := tinyBuilder(tinyShape())
-			test.edit(b)
-			refused(t, b, test.want, test.unsupported)
-		})
-	}
+		{"factors nearly llama3's", "rope_freqs.weight: factor 21", true, func(b *builder) {
+			m := tinyLlama{1, 32, 1, 1, 64, 32, 100}
+			rebuild(b, m)
+			b.set("llama.block_count", uint32(1)).set("llama.attention.head_count", uint32(1)).set("llama.rope.freq_base", float32(10000)).
+				set("llama.attention.head_count_kv", uint32(1)).set("llama.rope.dimension_count", uint32(64)).
+				set("llama.feed_forward_length", uint32(32))
+			factors := llama3Factors(10000, 64, 8)
+			factors[21] *= 1.0001
+			b.add(ropeFreqs, F32, []int{32}, f32bytes(factors))
+		}},
+	})
 }
 
 // rebuild replaces all tensors but those that are not F32 by a model of that shape.

@@ -129,11 +129,7 @@ func TestTokenizerSwitches(t *testing.T) {
 }
 
 func TestTokenizerRefuses(t *testing.T) {
-	tests := []struct {
-		name, want  string
-		unsupported bool
-		edit        func(b *builder)
-	}{
+	checkRefusals(t, []refusal{
 		{"model", `tokenizer.ggml.model: got "llama"`, true, func(b *builder) { b.set("tokenizer.ggml.model", "llama") }},
 		{"pre", `tokenizer.ggml.pre: got "tekken"`, true, func(b *builder) { b.set("tokenizer.ggml.pre", "tekken") }},
 		{"no pre", `tokenizer.ggml.pre: got ""`, true, func(b *builder) { b.unset("tokenizer.ggml.pre") }},
@@ -164,14 +160,7 @@ func TestTokenizerRefuses(t *testing.T) {
 		{"no bos", "tokenizer.ggml.bos_token_id: key is missing", false, func(b *builder) {
 			b.set("tokenizer.ggml.pre", "llama-bpe").unset("tokenizer.ggml.bos_token_id")
 		}},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			b, _ := tinyBuilder(tinyShape())
-			test.edit(b)
-			refused(t, b, test.want, test.unsupported)
-		})
-	}
+	})
 }
 
 // "default" is written, but not in silence.
