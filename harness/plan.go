@@ -1,0 +1,187 @@
+package harness
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/decoder"
+)
+
+// Stages of a study.
+const (
+	StageDetect   = "detect"
+	StageKnockout = "knockout"
+)
+
+// Streams of the seed, one a purpose: rand.NewPCG(seed, stream).
+const (
+	streamControls  = 1
+	streamBootstrap = 2
+)
+
+const (
+	schemaVersion = 1
+	decodeBatch   = 8 // answers decoded together
+	unitPrompts   = 4 // prompts of a work unit, rounded up to whole prefill batches
+	resamples     = 10000
+	level         = 0.95
+)
+
+// Plan is everything that decides the numbers of a run, and nothing else: its hash is the run's key. Field order is fixed, so the
+// JSON form is canonical.
+type Plan struct {
+	Schema        int           `json:"schema"`
+	Verb          string        `json:"verb"`
+	Stages        []string      `json:"stages"`
+	Model         PlanModel     `json:"model"`
+	Prompts       PlanPrompts   `json:"prompts"`
+	DetectPrompts *PlanPrompts  `json:"detect_prompts,omitempty"` // null: the same prompts, an in-sample study
+	Detect        *PlanDetect   `json:"detect,omitempty"`
+	Knockout      *PlanKnockout `json:"knockout,omitempty"`
+	Conditions    []NamedEdits  `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
+	MaxNew        int           `json:"max_new"`
+	FullAnswers   bool          `json:"full_answers"`
+	Statistics    PlanStats     `json:"statistics"`
+	Run           PlanRun       `json:"run"`
+}
+
+// PlanModel identifies a checkpoint by content.
+type PlanModel struct {
+	ConfigSHA256    string  `json:"config_sha256"`
+	TokenizerSHA256 string  `json:"tokenizer_sha256"`
+	WeightsSHA256   string  `json:"weights_sha256"`
+	EOS             []int32 `json:"eos"`
+}
+
+// PlanPrompts identifies prompts by content and id.
+type PlanPrompts struct {
+	SHA256 string   `json:"sha256"`
+	IDs    []string `json:"ids"`
+}
+
+// PlanDetect is the rule that makes a head a retrieval head.
+type PlanDetect struct {
+	Detector   string         `json:"detector"`
+	TieBreaker string         `json:"tie_breaker"`
+	Threshold  float64        `json:"threshold"`
+	Edits      []decoder.Edit `json:"edits,omitempty"` // in force while detecting
+}
+
+// PlanKnockout says which heads are switched off and what they are compared with.
+type PlanKnockout struct {
+	Heads    heads.Ranking   `json:"heads,omitempty"` // given; else those that the detect stage finds
+	Exclude  heads.Set       `json:"exclude,omitempty"`
+	Top      int             `json:"top,omitempty"` // only the best so many
+	Controls int             `json:"controls"`
+	Pool     string          `json:"pool"`
+	Scopes   []decoder.Scope `json:"scopes"`
+}
+
+// NamedEdits is a condition asked for by the user.
+type NamedEdits struct {
+	Name  string         `json:"name"`
+	Edits []decoder.Edit `json:"edits"`
+}
+
+// PlanStats fixes the statistics and their random streams.
+type PlanStats struct {
+	Seed      uint64  `json:"seed"`
+	Controls  uint64  `json:"stream_controls"`
+	Bootstrap uint64  `json:"stream_bootstrap"`
+	Resamples int     `json:"resamples"`
+	Level     float64 `json:"level"`
+}
+
+// PlanRun is what the last bits depend on.
+type PlanRun struct {
+	DType       string `json:"dtype"`
+	Device      string `json:"device"` // kind: go, cpu, cuda
+	Backend     string `json:"backend"`
+	Batch       int    `json:"batch"`        // prompts of a prefill
+	DecodeBatch int    `json:"decode_batch"` // answers decoded together
+	Unit        int    `json:"unit"`         // prompts written, and redone, together
+}
+
+// Key is the first 12 hexadecimal digits of the sha256 of the plan's JSON form.
+func (p *Plan) Key() (string, error) {
+	b, err := json.Marshal(p)
+	if err != nil {
+		return "", fmt.Errorf("plan: %w", err)
+	}
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])[:12], nil
+}
+
+// newPlan checks the options and fixes what they leave open.
+func newPlan(ctx context.Context, o *Options) (*Plan, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	c, m := o.Checkpoint, o.Model
+	weights, err := WeightsSHA256(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{
+		Schema: schemaVersion, Verb: o.Verb, Stages: o.Stages,
+		Model:   PlanModel{ConfigSHA256: c.ConfigSHA256, TokenizerSHA256: c.Tokenizer.SHA256(), WeightsSHA256: weights, EOS: c.Spec.EOS},
+		Prompts: planPrompts(o.Prompts), MaxNew: o.MaxNew, FullAnswers: o.FullAnswers,
+		Statistics: PlanStats{o.Seed, streamControls, streamBootstrap, resamples, level},
+		Run: PlanRun{
+			DType: m.DType(), Device: string(m.Backend().Kind), Backend: m.Backend().About,
+			Batch: o.Batch, DecodeBatch: decodeBatch, Unit: (unitPrompts + o.Batch - 1) / o.Batch * o.Batch,
+		},
+	}
+	if o.DetectPrompts != nil {
+		d := planPrompts(o.DetectPrompts)
+		p.DetectPrompts = &d
+	}
+	if slices.Contains(o.Stages, StageDetect) {
+		p.Detect = &PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: o.Threshold, Edits: decoder.Canonical(o.Edits)}
+	}
+	if slices.Contains(o.Stages, StageKnockout) {
+		p.Knockout = &PlanKnockout{Heads: o.Heads, Exclude: o.Exclude, Top: o.Top, Controls: o.Controls, Pool: "layer", Scopes: o.Scopes}
+		for _, c := range o.Conditions {
+			p.Conditions = append(p.Conditions, NamedEdits{c.Name, decoder.Canonical(c.Edits)})
+		}
+	}
+	return p, nil
+}
+
+func planPrompts(f *PromptFile) PlanPrompts {
+	p := PlanPrompts{SHA256: f.SHA256}
+	for _, s := range f.Specs {
+		p.IDs = append(p.IDs, s.ID)
+	}
+	return p
+}
+
+// paths returns where the run's aggregate and its trials lie.
+func (p *Plan) paths(out string, c *loader.Checkpoint, key string) (aggregate, trials string) {
+	base := filepath.Join(out, modelFolder(c), p.Verb+"_"+key)
+	return base + ".json", base + ".trials.jsonl"
+}
+
+// modelFolder names a model's results: org__name for a model of the hub cache, else the folder's own name.
+func modelFolder(c *loader.Checkpoint) string {
+	if c.Revision != "" && c.Ref != c.Dir {
+		name, _, _ := strings.Cut(c.Ref, "@")
+		return strings.ReplaceAll(name, "/", "__")
+	}
+	abs, err := filepath.Abs(c.Dir)
+	if err != nil {
+		abs = c.Dir
+	}
+	if name := filepath.Base(abs); name != "." && name != string(filepath.Separator) {
+		return name
+	}
+	return "model"
+}

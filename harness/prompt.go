@@ -1,0 +1,131 @@
+package harness
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/loader/tokenizer"
+)
+
+// Prompt is a tokenised prompt. Spans are token ranges [start, end).
+type Prompt struct {
+	Spec     *PromptSpec
+	IDs      []int32
+	Needle   heads.Span // tokens whose text overlaps the needle
+	Code     heads.Span // tokens whose text overlaps the answer in the needle, its leading space included
+	Question int        // first question row, 0 where the file has no question span
+	Answer   []int32    // what the right answer adds after the prompt
+
+	NoCopy string // why copy_tf cannot be asked of this prompt; empty where it can
+}
+
+// Tokenize encodes each prompt whole and once, and finds its spans from the tokens' byte offsets. maxNew is the longest greedy
+// answer: prompt and answer have to fit the model's window. Errors name file, line and prompt.
+func (f *PromptFile) Tokenize(spec *loader.Spec, tok *tokenizer.Tokenizer, maxNew int) ([]*Prompt, error) {
+	if tok == nil {
+		return nil, &hintError{fmt.Errorf("the checkpoint has no tokenizer.json"), "prompts are texts: put the model's tokenizer.json into its folder"}
+	}
+	out := make([]*Prompt, len(f.Specs))
+	for i := range f.Specs {
+		p, err := tokenizePrompt(&f.Specs[i], tok)
+		if err == nil {
+			err = p.fits(spec, maxNew)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: prompt %s: %w", f.Source, f.Specs[i].ID, err)
+		}
+		out[i] = p
+	}
+	return out, nil
+}
+
+func tokenizePrompt(s *PromptSpec, tok *tokenizer.Tokenizer) (*Prompt, error) {
+	o := tokenizer.Options{AddSpecial: s.AddSpecial == nil || *s.AddSpecial}
+	enc, err := tok.Encode(s.Text, o)
+	if err != nil {
+		return nil, err
+	}
+	p := &Prompt{Spec: s, IDs: enc.IDs}
+	if p.Needle, err = tokenSpan(enc, "needle", s.Needle); err != nil {
+		return nil, err
+	}
+	code := s.AnswerSpan
+	if code[0] > 0 && s.Text[code[0]-1] == ' ' {
+		code[0]--
+	}
+	if p.Code, err = tokenSpan(enc, "answer_span", code); err != nil {
+		return nil, err
+	}
+	if s.Question != nil {
+		q, err := tokenSpan(enc, "question", *s.Question)
+		if err != nil {
+			return nil, err
+		}
+		if q[0] == 0 {
+			return nil, fmt.Errorf("question [%d, %d) begins with the first token: nothing stands before it", s.Question[0], s.Question[1])
+		}
+		p.Question = q[0]
+	}
+	for i, d := range s.Decoys {
+		if _, err := tokenSpan(enc, fmt.Sprintf("span of decoy %d", i), d.Span); err != nil {
+			return nil, err
+		}
+	}
+	if p.Answer, err = tok.AnswerIDs(s.Text, s.Answer, o); err != nil {
+		return nil, fmt.Errorf("answer %q: %w", s.Answer, err)
+	}
+	if len(p.Answer) == 0 {
+		return nil, fmt.Errorf("answer %q has no tokens", s.Answer)
+	}
+	if in := p.IDs[p.Code[0]:p.Code[1]]; !slices.Equal(in, p.Answer) {
+		p.NoCopy = fmt.Sprintf("the answer's tokens %v are not those in the text, %v", p.Answer, in)
+	}
+	return p, nil
+}
+
+func tokenSpan(enc *tokenizer.Encoding, what string, bytes [2]int) (heads.Span, error) {
+	lo, hi, ok := enc.TokenSpan(bytes[0], bytes[1])
+	if !ok {
+		return heads.Span{}, &hintError{
+			fmt.Errorf("%s [%d, %d) is lost in tokenisation: no run of tokens covers %q", what, bytes[0], bytes[1], enc.Text[bytes[0]:bytes[1]]),
+			"the tokenizer drops or rewrites that text; choose another span",
+		}
+	}
+	return heads.Span{lo, hi}, nil
+}
+
+func (p *Prompt) fits(spec *loader.Spec, maxNew int) error {
+	if n := len(p.IDs) + max(len(p.Answer), maxNew); n > spec.MaxPositions {
+		return &hintError{
+			fmt.Errorf("%d tokens, %d with the answer: longer than the model's window of %d", len(p.IDs), n, spec.MaxPositions),
+			"shorten the prompt, or lower --max-new",
+		}
+	}
+	return nil
+}
+
+// ask is the prompt in the decoder's terms; the needle is its only span.
+func (p *Prompt) ask() *decoder.Prompt {
+	return &decoder.Prompt{
+		IDs: p.IDs, Question: p.Question, Answer: p.Answer,
+		Spans: [][2]int32{{int32(p.Needle[0]), int32(p.Needle[1])}},
+	}
+}
+
+// sharedTexts counts the texts that stand in both lists.
+func sharedTexts(a, b []*Prompt) int {
+	have := map[string]bool{}
+	for _, p := range a {
+		have[p.Spec.Text] = true
+	}
+	n := 0
+	for _, p := range b {
+		if have[p.Spec.Text] {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,210 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/decoder"
+)
+
+// Options asks for a run. Zero values mean what their comments say.
+type Options struct {
+	Verb   string   // study, detect or knockout: names the result
+	Stages []string // StageDetect, StageKnockout, in this order
+
+	Checkpoint *loader.Checkpoint
+	Model      *decoder.Model
+
+	Prompts       *PromptFile
+	DetectPrompts *PromptFile // nil: detect on Prompts, and say so
+
+	Edits      []decoder.Edit // in force while detecting
+	Threshold  float64        // argmax_last of a retrieval head, inclusive
+	Heads      heads.Ranking  // heads to knock out; nil: those that the detect stage finds
+	Exclude    heads.Set      // never drawn as controls
+	Top        int            // knock out only the best so many; 0 = all
+	Controls   int            // matched control sets
+	Scopes     []decoder.Scope
+	Conditions []NamedEdits // further conditions of the knockout stage
+
+	MaxNew      int  // longest greedy answer
+	FullAnswers bool // decode every answer to its end, also where the fed answer already decides it
+	Batch       int  // prompts of a prefill; part of the key
+	Seed        uint64
+
+	Out     string // folder of the results; empty: nothing is written
+	Command []string
+	Events  func(Event) // may be nil
+}
+
+// Event tells how far a run is.
+type Event struct {
+	Stage       string
+	Done, Total int // trials
+	Resumed     int // of Done: read from the trials file
+}
+
+func (o *Options) check() error {
+	if o.Checkpoint.Tokenizer == nil {
+		return &hintError{fmt.Errorf("%s has no tokenizer.json", o.Checkpoint.Dir), "prompts are texts: put the model's tokenizer.json into its folder"}
+	}
+	for _, s := range o.Stages {
+		if s != StageDetect && s != StageKnockout {
+			return usagef("stages are detect and knockout", "stage %q is unknown", s)
+		}
+	}
+	detect, knockout := slices.Contains(o.Stages, StageDetect), slices.Contains(o.Stages, StageKnockout)
+	switch {
+	case !detect && !knockout:
+		return usagef("stages are detect and knockout", "no stages")
+	case knockout && !detect && len(o.Heads) == 0 && len(o.Conditions) == 0:
+		return usagef("give --heads LIST or FILE, or --edit, or run the detect stage too", "no heads to knock out")
+	case detect && !(o.Threshold > 0 && o.Threshold <= 1):
+		return usagef("argmax_last is a share of prompts", "threshold %g is not in (0, 1]", o.Threshold)
+	case o.Controls < 0 || o.Top < 0:
+		return usagef("give a count", "negative number of controls or heads")
+	case o.MaxNew < 1:
+		return usagef("the greedy answer needs at least one token", "max-new %d is not positive", o.MaxNew)
+	case o.Batch < 1 || o.Batch > 64:
+		return usagef("give 1 to 64", "batch %d is out of range", o.Batch)
+	}
+	s := &o.Checkpoint.Spec
+	if err := o.Heads.Set().Validate(s.Layers, s.Heads); err != nil {
+		return err
+	}
+	for _, e := range o.Edits {
+		if err := heads.NewSet(e.Heads...).Validate(s.Layers, s.Heads); err != nil {
+			return fmt.Errorf("edit %s: %w", e, err)
+		}
+	}
+	names := map[string]bool{baseline: true}
+	for _, c := range o.Conditions {
+		if names[c.Name] {
+			return usagef("give each condition its own name", "condition %q is there twice", c.Name)
+		}
+		names[c.Name] = true
+		for _, e := range c.Edits {
+			if err := heads.NewSet(e.Heads...).Validate(s.Layers, s.Heads); err != nil {
+				return fmt.Errorf("edit %s: %w", e, err)
+			}
+		}
+	}
+	return nil
+}
+
+// baseline is the name of the unmodified condition.
+const baseline = "unmodified"
+
+// runner carries a run from stage to stage.
+type runner struct {
+	o    *Options
+	plan *Plan
+	file *trialsFile // nil where nothing is written
+}
+
+// stage is one set of prompts under one set of conditions.
+type stage struct {
+	name    string
+	prompts []*Prompt
+	conds   []condition
+}
+
+// run computes the stage's trials, or takes them from the trials file, in the order prompt by prompt.
+func (r *runner) run(ctx context.Context, s stage) ([]Trial, error) {
+	var all []Trial
+	ev := Event{Stage: s.name, Total: len(s.prompts) * len(s.conds)}
+	size := r.plan.Run.Unit
+	for from := 0; from < len(s.prompts); from += size {
+		prompts := s.prompts[from:min(from+size, len(s.prompts))]
+		id := unitID{s.name, from / size}
+		trials, err := r.stored(id, s.conds, prompts)
+		if err != nil {
+			return nil, err
+		}
+		if trials != nil {
+			ev.Resumed += len(trials)
+		} else {
+			trials, err = r.compute(ctx, id, s.conds, prompts, func() { ev.Done++; r.event(ev) })
+			if err != nil {
+				return nil, err
+			}
+			if r.file != nil {
+				if err := r.file.add(trials); err != nil {
+					return nil, err
+				}
+			}
+		}
+		all = append(all, trials...)
+		ev.Done = len(all)
+		r.event(ev)
+	}
+	return all, nil
+}
+
+func (r *runner) event(e Event) {
+	if r.o.Events != nil {
+		r.o.Events(e)
+	}
+}
+
+// stored returns a unit that an earlier run finished, nil where there is none.
+func (r *runner) stored(id unitID, conds []condition, prompts []*Prompt) ([]Trial, error) {
+	if r.file == nil {
+		return nil, nil
+	}
+	trials, err := r.file.whole(id, len(conds)*len(prompts))
+	if err != nil || trials == nil {
+		return nil, err
+	}
+	for i, t := range trials {
+		p, c := prompts[i/len(conds)].Spec.ID, conds[i%len(conds)].name
+		if t.Prompt != p || t.Condition != c {
+			return nil, &HeaderMismatchError{r.file.path, fmt.Sprintf("%s under %s", t.Prompt, t.Condition), fmt.Sprintf("%s under %s", p, c)}
+		}
+	}
+	return trials, nil
+}
+
+// compute asks the model. A unit that does not fit into memory is failed trials; any other error ends the run.
+func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prompts []*Prompt, done func()) ([]Trial, error) {
+	trials := make([]Trial, 0, len(conds)*len(prompts))
+	asked := make([]*decoder.Prompt, len(prompts))
+	dc := make([]decoder.Condition, len(conds))
+	for i := range conds {
+		dc[i] = decoder.Condition{Edits: conds[i].edits, Probe: conds[i].probe}
+	}
+	for i, p := range prompts {
+		asked[i] = p.ask()
+		for j := range conds {
+			trials = append(trials, newTrial(id.stage, id.unit, p, &conds[j]))
+		}
+	}
+	eos, tok := r.plan.Model.EOS, r.o.Checkpoint.Tokenizer
+	err := r.o.Model.Ask(ctx, asked, dc, r.askOptions(), func(p, c int, reply *decoder.Reply) error {
+		t := &trials[p*len(conds)+c]
+		t.fill(reply)
+		t.Outcome, t.Text = judge(prompts[p], reply, eos, tok)
+		done()
+		return nil
+	})
+	var memory *decoder.OutOfMemoryError
+	if errors.As(err, &memory) {
+		for i := range trials {
+			trials[i] = newTrial(id.stage, id.unit, prompts[i/len(conds)], &conds[i%len(conds)])
+			trials[i].fail(memory)
+		}
+		return trials, nil
+	}
+	return trials, err
+}
+
+func (r *runner) askOptions() decoder.AskOptions {
+	return decoder.AskOptions{
+		MaxNew: r.plan.MaxNew, Verify: !r.plan.FullAnswers, EOS: r.plan.Model.EOS,
+		Batch: r.plan.Run.Batch, DecodeBatch: r.plan.Run.DecodeBatch,
+	}
+}

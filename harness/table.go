@@ -1,0 +1,234 @@
+package harness
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/headscope/headscope/heads"
+)
+
+// View says how a result is shown.
+type View struct {
+	Markdown bool
+	Width    int  // columns of the heat map; 0 means 80
+	Color    bool // ANSI colours in the heat map
+}
+
+// Write shows a result as text: heat map, detected heads, table of conditions, and what a reader has to know of them.
+func (r *Result) Write(w io.Writer, v View) error {
+	out := &printer{w: w}
+	out.line("%s  %s  %s  %s  key %s", lastPart(r.Model.Ref), r.Model, r.Plan.Run.DType, r.Environment.Hardware.About, r.Key)
+	out.line("%d prompts of %s, %d-%d tokens%s", r.Prompts.N, r.Prompts.Source, r.Prompts.Shortest, r.Prompts.Longest, partial(r.Prompts.Limit))
+	out.line("")
+	if r.Detection != nil {
+		r.writeDetection(out, v)
+	}
+	if len(r.Conditions) > 0 {
+		out.grid(r.conditionRows(), v.Markdown)
+		out.line("")
+	}
+	for _, n := range r.notes() {
+		out.line("%s", n)
+	}
+	return out.err
+}
+
+func lastPart(ref string) string {
+	ref = strings.TrimRight(ref, "/")
+	return ref[strings.LastIndexByte(ref, '/')+1:]
+}
+
+func partial(limit int) string {
+	if limit == 0 {
+		return ""
+	}
+	return fmt.Sprintf("  (partial: --limit %d)", limit)
+}
+
+func (r *Result) writeDetection(out *printer, v View) {
+	d := r.Detection
+	out.line("argmax_last: share of %d prompts in which the last row's largest weight lies in the needle", r.Scores.N)
+	out.fence(v.Markdown)
+	if out.err == nil {
+		out.err = r.Scores.Heatmap(out.w, heads.HeatmapOptions{Marked: d.Heads.Set(), Width: v.Width, Color: v.Color})
+	}
+	out.fence(v.Markdown)
+	out.line("")
+	out.line("%d heads with argmax_last >= %g (n = %d; on what their hits fall: code, a repeated word, other)", len(d.Heads), d.Threshold, r.Scores.N)
+	rows := [][]string{{"head", "argmax_last", "mass_last", "copy_tf", "hits on"}}
+	for _, h := range d.Heads {
+		row := []string{h.String()}
+		for _, name := range []string{"argmax_last", "mass_last", "copy_tf"} {
+			s, ok := d.Score(name)
+			row = append(row, "-")
+			if ok {
+				row[len(row)-1] = fixed(s.At(h), 3)
+			}
+		}
+		for _, hits := range d.Hits {
+			if hits.Head == h {
+				row = append(row, string(hits.Label))
+			}
+		}
+		rows = append(rows, row)
+	}
+	if len(d.Heads) > 0 {
+		out.grid(rows, v.Markdown)
+	}
+	out.line("")
+}
+
+// conditionRows is the table of conditions.
+func (r *Result) conditionRows() [][]string {
+	rows := [][]string{{"condition", "n", "recall", "95 %", "log p(answer)", "change", "95 %", "McNemar p"}}
+	for i := range r.Conditions {
+		c := &r.Conditions[i]
+		m := &c.Metrics
+		row := []string{
+			r.title(c), strconv.Itoa(m.Recall.Of), show(m.Recall, 2), interval(m.Recall, 2), show(m.SumLogProb, 3), "", "", "",
+		}
+		if m.Change != nil {
+			row[5], row[6] = signed(*m.Change, 3), interval(*m.Change, 3)
+		}
+		if m.McNemar != nil {
+			row[7] = strconv.FormatFloat(float64(m.McNemar.P), 'g', 2, 64)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func (r *Result) title(c *ConditionResult) string {
+	scope := ""
+	if c.Scope != "" {
+		scope = " @" + string(c.Scope)
+	}
+	switch {
+	case c.ControlOf != "":
+		name, _, _ := strings.Cut(c.Name, "@")
+		return fmt.Sprintf("  %s: %d others%s", name, len(c.Heads), scope)
+	case strings.HasPrefix(c.Name, "without@"):
+		return fmt.Sprintf("without %d heads%s", len(c.Heads), scope)
+	case c.Stage == StageDetect && r.Plan.DetectPrompts != nil:
+		return c.Name + " (detect prompts)"
+	}
+	return c.Name
+}
+
+// notes are the lines below the table.
+func (r *Result) notes() []string {
+	n := []string{"recall: the answer stands in the greedy text; interval: Wilson. log p(answer): sum over its tokens, mean over prompts;",
+		"change: against unmodified on the same prompts, bootstrap over prompts. McNemar p is about prompts only."}
+	if m := r.Metrics; m != nil && (float64(m.Recall.Value) > 0.95 || float64(m.Recall.Value) < 0.2) {
+		place := "ceiling"
+		if float64(m.Recall.Value) < 0.2 {
+			place = "floor"
+		}
+		n = append(n, fmt.Sprintf("The unmodified model's recall is at the %s (%s): read small effects off the log-probability.", place, show(m.Recall, 2)))
+	}
+	if r.InSample != nil && *r.InSample {
+		n = append(n, "In-sample: the heads were detected on prompts that they are tested on (--detect-prompts FILE gives others).")
+	}
+	for _, e := range r.Effects {
+		p := "p " + e.Reason
+		if e.P != nil {
+			p = fmt.Sprintf("p = %.3g", float64(*e.P))
+		}
+		n = append(n, fmt.Sprintf("%s against its controls: %d of %d did as much harm to the log-probability; head-set randomisation: %s.", e.Condition, e.AtLeast, e.Controls, p))
+	}
+	if c := r.Controls; c != nil {
+		n = append(n, fmt.Sprintf("Controls: %s; seed %d; %s sets are possible, drawn ones share %.0f %% of their heads on average.", c.Pool, c.Seed, c.Report.Possible, 100*c.Report.MeanOverlap))
+		if len(c.Report.Forced) > 0 {
+			n = append(n, fmt.Sprintf("Every control set must hold %s: their layers have no others.", c.Report.Forced))
+		}
+	}
+	if d := r.Detection; d != nil {
+		n = append(n, fmt.Sprintf("Closest calls: %d arg maxes of the last row lead by less than 1e-4; borderline heads (one hit from the threshold): %s.", d.CloseCalls, d.Borderline))
+		if len(d.NoCopyTF) > 0 {
+			n = append(n, fmt.Sprintf("copy_tf is of %d prompts; %d refused, the first because %s.", d.CopyTFOf, len(d.NoCopyTF), d.NoCopyTF[0].Reason))
+		}
+	}
+	n = append(n, fmt.Sprintf("Trials: %d; %d fragile (a greedy token led by less than the bound between program shapes), %d broken, %d failed.",
+		r.N.Planned, r.N.Fragile, r.N.Broken, r.N.Failed))
+	for _, c := range r.Conditions {
+		if f := c.Metrics.Flipped; f != nil && f[0] != f[1] {
+			n = append(n, fmt.Sprintf("  %s: %d hits, between %d and %d were its fragile trials to flip.", c.Name, c.N.Hit, f[0], f[1]))
+		}
+	}
+	return n
+}
+
+func show(m Metric, digits int) string { return fixed(float64(m.Value), digits) }
+
+func signed(m Metric, digits int) string {
+	s := show(m, digits)
+	if float64(m.Value) > 0 {
+		return "+" + s
+	}
+	return s
+}
+
+func interval(m Metric, digits int) string {
+	return "[" + fixed(float64(m.Low), digits) + ", " + fixed(float64(m.High), digits) + "]"
+}
+
+func fixed(x float64, digits int) string {
+	if x != x {
+		return "-"
+	}
+	return strconv.FormatFloat(x, 'f', digits, 64)
+}
+
+// printer remembers the first error of a writer.
+type printer struct {
+	w   io.Writer
+	err error
+}
+
+func (p *printer) line(format string, args ...any) {
+	if p.err == nil {
+		_, p.err = fmt.Fprintf(p.w, format+"\n", args...)
+	}
+}
+
+func (p *printer) fence(on bool) {
+	if on {
+		p.line("```")
+	}
+}
+
+// grid prints rows in columns, the first left-aligned and the others right-aligned, or as a Markdown table.
+func (p *printer) grid(rows [][]string, markdown bool) {
+	width := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, c := range r {
+			width[i] = max(width[i], utf8.RuneCountInString(c))
+		}
+	}
+	for n, r := range rows {
+		cells := make([]string, len(r))
+		for i, c := range r {
+			pad := strings.Repeat(" ", width[i]-utf8.RuneCountInString(c))
+			if i == 0 {
+				cells[i] = c + pad
+			} else {
+				cells[i] = pad + c
+			}
+		}
+		if !markdown {
+			p.line("%s", strings.TrimRight(strings.Join(cells, "  "), " "))
+			continue
+		}
+		p.line("| %s |", strings.Join(cells, " | "))
+		if n == 0 {
+			rule := "|---"
+			for range r[1:] {
+				rule += "|---:"
+			}
+			p.line("%s|", rule)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package harness
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/loader/tokenizer"
+)
+
+// Token is one token of a text.
+type Token struct {
+	ID    int32  `json:"id"`
+	Token string `json:"token"` // as tokenizer.json writes it
+	Start int    `json:"start"` // bytes of the text
+	End   int    `json:"end"`
+	Text  string `json:"text"`
+	Added bool   `json:"added,omitempty"` // by the tokenizer, not in the text
+}
+
+// Tokenize lists the tokens of a text; addSpecial adds what the tokenizer adds by default.
+func Tokenize(tok *tokenizer.Tokenizer, text string, addSpecial bool) ([]Token, error) {
+	if tok == nil {
+		return nil, errNoTokenizer()
+	}
+	enc, err := tok.Encode(text, tokenizer.Options{AddSpecial: addSpecial})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Token, len(enc.IDs))
+	for i, id := range enc.IDs {
+		t, _ := tok.Token(id)
+		s, e := int(enc.Start[i]), int(enc.End[i])
+		out[i] = Token{id, t, s, e, text[s:e], enc.Special[i]}
+	}
+	return out, nil
+}
+
+func errNoTokenizer() error {
+	return &hintError{fmt.Errorf("the checkpoint has no tokenizer.json"), "texts need the model's tokenizer.json in its folder"}
+}
+
+// NextToken is a candidate for the token after a text.
+type NextToken struct {
+	ID      int32  `json:"id"`
+	Text    string `json:"text"`
+	Logit   Number `json:"logit"`
+	LogProb Number `json:"logprob"` // natural logarithm
+}
+
+// Next is what a model says comes after a text.
+type Next struct {
+	Tokens    int         `json:"tokens"` // of the text
+	LogSumExp Number      `json:"logsumexp"`
+	Top       []NextToken `json:"top"`
+}
+
+// TextRequest is one text put to a model.
+type TextRequest struct {
+	Checkpoint *loader.Checkpoint
+	Model      *decoder.Model
+	Text       string
+	NoSpecial  bool // leave out what the tokenizer adds by default
+	Edits      []decoder.Edit
+}
+
+// prompt tokenises the text and checks that it fits. A text has no question span.
+func (r *TextRequest) prompt(maxNew int) (*decoder.Prompt, error) {
+	tok := r.Checkpoint.Tokenizer
+	if tok == nil {
+		return nil, errNoTokenizer()
+	}
+	enc, err := tok.Encode(r.Text, tokenizer.Options{AddSpecial: !r.NoSpecial})
+	if err != nil {
+		return nil, err
+	}
+	if len(enc.IDs) == 0 {
+		return nil, usagef("give at least one token of text", "the text is empty")
+	}
+	p := &Prompt{IDs: enc.IDs}
+	if err := p.fits(&r.Checkpoint.Spec, maxNew); err != nil {
+		return nil, err
+	}
+	for _, e := range r.Edits {
+		if _, err := e.Scope.Resolve(len(enc.IDs), 0); err != nil {
+			return nil, &hintError{fmt.Errorf("edit %s: %w", e, err), "a bare text has no question span: use scope all, answer or last"}
+		}
+	}
+	return &decoder.Prompt{IDs: enc.IDs}, nil
+}
+
+// NextTokens returns the k most likely next tokens.
+func NextTokens(ctx context.Context, r *TextRequest, k int) (*Next, error) {
+	p, err := r.prompt(0)
+	if err != nil {
+		return nil, err
+	}
+	tr, err := r.Model.Trace(ctx, p, r.Edits, decoder.TraceOptions{Logits: []int{len(p.IDs) - 1}, Hidden: -1})
+	if err != nil {
+		return nil, err
+	}
+	logits := tr.Logits[0]
+	order := make([]int32, len(logits))
+	for i := range order {
+		order[i] = int32(i)
+	}
+	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
+	z := logSumExp(logits, float64(logits[order[0]]))
+	out := &Next{Tokens: len(p.IDs), LogSumExp: Number(z)}
+	for _, id := range order[:min(k, len(order))] {
+		l := float64(logits[id])
+		out.Top = append(out.Top, NextToken{id, r.Checkpoint.Tokenizer.Decode([]int32{id}, false), Number(l), Number(l - z)})
+	}
+	return out, nil
+}
+
+func logSumExp(x []float32, largest float64) float64 {
+	sum := 0.0
+	for _, v := range x {
+		sum += math.Exp(float64(v) - largest)
+	}
+	return largest + math.Log(sum)
+}
+
+// Continuation is a greedy answer to a text.
+type Continuation struct {
+	Prompt int     `json:"prompt_tokens"`
+	IDs    []int32 `json:"ids"` // the end token included
+	Text   string  `json:"text"`
+	MinGap Number  `json:"min_gap"`
+	Ended  bool    `json:"ended"` // by the end token, not by the limit
+}
+
+// Generate continues a text greedily by at most maxNew tokens.
+func Generate(ctx context.Context, r *TextRequest, maxNew int) (*Continuation, error) {
+	if maxNew < 1 {
+		return nil, usagef("the greedy answer needs at least one token", "max-new %d is not positive", maxNew)
+	}
+	p, err := r.prompt(maxNew)
+	if err != nil {
+		return nil, err
+	}
+	out := &Continuation{Prompt: len(p.IDs)}
+	o := decoder.AskOptions{MaxNew: maxNew, EOS: r.Checkpoint.Spec.EOS, DecodeBatch: 1}
+	err = r.Model.Ask(ctx, []*decoder.Prompt{p}, []decoder.Condition{{Edits: r.Edits}}, o, func(_, _ int, reply *decoder.Reply) error {
+		out.IDs, out.MinGap = reply.Greedy, Number(reply.MinGap())
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	text := out.IDs
+	if n := len(text); n > 0 && slices.Contains(o.EOS, text[n-1]) {
+		text, out.Ended = text[:n-1], true
+	}
+	out.Text = r.Checkpoint.Tokenizer.Decode(text, false)
+	return out, nil
+}

@@ -1,0 +1,90 @@
+package harness
+
+import (
+	"math"
+
+	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader/decoder"
+)
+
+// Trial is one prompt under one condition: a line of the trials file.
+type Trial struct {
+	Stage     string   `json:"stage"`
+	Unit      int      `json:"unit"`
+	Prompt    string   `json:"prompt"`
+	Condition string   `json:"condition"`
+	Outcome   Outcome  `json:"outcome"`
+	LogProb   []Number `json:"logprob"`     // of each token of the answer, natural logarithm
+	Sum       Number   `json:"sum_logprob"` // their sum; null where the trial failed
+	Greedy    []int32  `json:"greedy_ids"`
+	Text      string   `json:"greedy_text"` // up to the end token
+	MinGap    Number   `json:"min_gap"`     // smallest lead of a greedy token over the runner-up, in logits; null without any
+	Fragile   bool     `json:"fragile"`     // such a lead is within the bound between program shapes
+	Verified  bool     `json:"verified"`    // the greedy answer was read off the fed answer
+	Error     string   `json:"error,omitempty"`
+
+	Attention *TrialAttention `json:"attention,omitempty"`
+}
+
+// TrialAttention is what the probes saw, rows T-1 .. T-2+len(answer): each slice is [rows][layers*heads], row-major.
+type TrialAttention struct {
+	Argmax [][]int32 `json:"argmax"`
+	Gap    []floats  `json:"gap"`
+	Mass   []floats  `json:"needle_mass"`
+}
+
+// condition is one condition of a stage, ready to be asked.
+type condition struct {
+	name      string
+	edits     []decoder.Edit
+	probe     bool
+	heads     heads.Set
+	scope     decoder.Scope
+	controlOf string // name of the condition that it is a control of
+}
+
+func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {
+	return Trial{Stage: stage, Unit: unit, Prompt: p.Spec.ID, Condition: c.name}
+}
+
+// fill takes over what the model replied.
+func (t *Trial) fill(r *decoder.Reply) {
+	t.LogProb, t.Greedy = numbers(r.LogProb), r.Greedy
+	for _, x := range t.LogProb {
+		t.Sum += x
+	}
+	t.MinGap, t.Fragile, t.Verified = Number(r.MinGap()), r.Fragile, r.Verified
+	if r.Attention != nil {
+		t.Attention = regroup(r.Attention)
+	}
+}
+
+// fail marks the trial as not carried out.
+func (t *Trial) fail(err error) {
+	t.Outcome, t.Error = Failed, err.Error()
+	t.Sum, t.MinGap = Number(math.NaN()), Number(math.NaN())
+}
+
+// regroup turns [layers, heads, rows] into [rows][layers*heads].
+func regroup(a *decoder.Attention) *TrialAttention {
+	t := &TrialAttention{}
+	n := a.Layers * a.Heads
+	for r := range a.Rows {
+		argmax, gap, mass := make([]int32, n), make(floats, n), make(floats, n)
+		for i := range n {
+			k := i*a.Rows + r
+			argmax[i], gap[i], mass[i] = a.Argmax[k], a.Gap[k], a.Mass[k*a.Spans]
+		}
+		t.Argmax, t.Gap, t.Mass = append(t.Argmax, argmax), append(t.Gap, gap), append(t.Mass, mass)
+	}
+	return t
+}
+
+// rows is the attention in the terms of package heads.
+func (t *TrialAttention) rows() []heads.Row {
+	out := make([]heads.Row, len(t.Argmax))
+	for i := range out {
+		out[i] = heads.Row{Argmax: t.Argmax[i], Gap: t.Gap[i], SpanMass: t.Mass[i]}
+	}
+	return out
+}

@@ -1,0 +1,233 @@
+package harness
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+)
+
+// trialsHeader is the first line of a trials file: what has to be the same for more trials to be added.
+type trialsHeader struct {
+	Schema int     `json:"schema"`
+	Key    string  `json:"key"`
+	Run    PlanRun `json:"run"`
+	Plan   *Plan   `json:"plan"`
+}
+
+// trialsFile is an append-only file of trials. Whole units are written at once and synced, so that a run that stops anywhere can be
+// taken up again.
+type trialsFile struct {
+	path string
+	f    *os.File
+	have map[unitID]*storedUnit
+}
+
+// storedUnit is a unit that was in the file when it was opened.
+type storedUnit struct {
+	start  int64 // offset of its first line
+	trials []Trial
+}
+
+type unitID struct {
+	stage string
+	unit  int
+}
+
+// HeaderMismatchError says that a trials file belongs to another plan.
+type HeaderMismatchError struct{ Path, Got, Want string }
+
+func (e *HeaderMismatchError) Error() string {
+	return fmt.Sprintf("%s: trials of another run: got %s, want %s", e.Path, e.Got, e.Want)
+}
+
+// Hint says what the user can do about it.
+func (e *HeaderMismatchError) Hint() string {
+	return "move the file away, or write to another folder with --out"
+}
+
+// openTrials opens or creates the file and reads what it holds. A torn last line is cut off.
+func openTrials(path string, head trialsHeader) (*trialsFile, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, fmt.Errorf("results: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("results: %w", err)
+	}
+	t := &trialsFile{path: path, f: f, have: map[unitID]*storedUnit{}}
+	if err := t.start(head); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return t, nil
+}
+
+func (t *trialsFile) start(head trialsHeader) error {
+	if err := lockFile(t.f); err != nil {
+		return &hintError{fmt.Errorf("%s: another run is writing it: %w", t.path, err), "wait for that run, or write to another folder with --out"}
+	}
+	st, err := t.f.Stat()
+	if err != nil {
+		return err
+	}
+	data := make([]byte, st.Size())
+	if _, err := io.ReadFull(t.f, data); err != nil {
+		return fmt.Errorf("%s: %w", t.path, err)
+	}
+	line, rest, whole := bytes.Cut(data, []byte("\n"))
+	if !whole {
+		if err := t.cut(0, st.Size()); err != nil {
+			return err
+		}
+		return t.append([]any{head})
+	}
+	if err := t.checkHeader(line, head); err != nil {
+		return err
+	}
+	first := int64(len(line) + 1)
+	return t.cut(first+t.readUnits(rest, first), st.Size())
+}
+
+func (t *trialsFile) cut(end, size int64) error {
+	if end < size {
+		if err := t.f.Truncate(end); err != nil {
+			return fmt.Errorf("%s: %w", t.path, err)
+		}
+	}
+	_, err := t.f.Seek(0, io.SeekEnd)
+	if err != nil && end > 0 {
+		return fmt.Errorf("%s: %w", t.path, err)
+	}
+	return nil
+}
+
+func (t *trialsFile) checkHeader(line []byte, want trialsHeader) error {
+	var got trialsHeader
+	if err := json.Unmarshal(line, &got); err != nil {
+		return &HeaderMismatchError{t.path, "no header", "key " + want.Key}
+	}
+	if got.Key != want.Key || got.Schema != want.Schema {
+		return &HeaderMismatchError{t.path, fmt.Sprintf("schema %d, key %s", got.Schema, got.Key), fmt.Sprintf("schema %d, key %s", want.Schema, want.Key)}
+	}
+	if !reflect.DeepEqual(got.Run, want.Run) {
+		return &HeaderMismatchError{t.path, got.Run.String(), want.Run.String()}
+	}
+	return nil
+}
+
+// String is the run's shape in one line.
+func (r PlanRun) String() string {
+	return fmt.Sprintf("%s on %s (%s), batch %d, decode batch %d, unit %d", r.DType, r.Device, r.Backend, r.Batch, r.DecodeBatch, r.Unit)
+}
+
+// readUnits collects the units and returns how many bytes of whole lines there are.
+func (t *trialsFile) readUnits(data []byte, from int64) int64 {
+	at := 0
+	for {
+		i := bytes.IndexByte(data[at:], '\n')
+		if i < 0 {
+			return int64(at)
+		}
+		var trial Trial
+		if json.Unmarshal(data[at:at+i], &trial) != nil {
+			return int64(at)
+		}
+		id := unitID{trial.Stage, trial.Unit}
+		if t.have[id] == nil {
+			t.have[id] = &storedUnit{start: from + int64(at)}
+		}
+		t.have[id].trials = append(t.have[id].trials, trial)
+		at += i + 1
+	}
+}
+
+// whole returns the trials of a unit if all of them are there. A unit that was cut short is cut off the file, with all behind it.
+func (t *trialsFile) whole(id unitID, want int) ([]Trial, error) {
+	u := t.have[id]
+	if u == nil {
+		return nil, nil
+	}
+	if len(u.trials) == want {
+		return u.trials, nil
+	}
+	for k, v := range t.have {
+		if v.start >= u.start {
+			delete(t.have, k)
+		}
+	}
+	if err := t.f.Truncate(u.start); err != nil {
+		return nil, writeError(t.path, err)
+	}
+	_, err := t.f.Seek(0, io.SeekEnd)
+	return nil, err
+}
+
+// add writes a whole unit, one line a trial.
+func (t *trialsFile) add(trials []Trial) error {
+	lines := make([]any, len(trials))
+	for i := range trials {
+		lines[i] = &trials[i]
+	}
+	return t.append(lines)
+}
+
+func (t *trialsFile) append(lines []any) error {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	for _, l := range lines {
+		if err := enc.Encode(l); err != nil {
+			return fmt.Errorf("%s: %w", t.path, err)
+		}
+	}
+	if _, err := t.f.Write(buf.Bytes()); err != nil {
+		return writeError(t.path, err)
+	}
+	if err := t.f.Sync(); err != nil {
+		return writeError(t.path, err)
+	}
+	return nil
+}
+
+func (t *trialsFile) close() error { return t.f.Close() }
+
+// writeError says what became of what was written before.
+func writeError(path string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		err = pe.Err
+	}
+	return &hintError{fmt.Errorf("%s: cannot write: %w", path, err),
+		"free some space, or write elsewhere with --out; the same command goes on from the last whole unit"}
+}
+
+// writeWhole writes a file under another name and renames it when all of it is on disk.
+func writeWhole(path string, data []byte) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return writeError(path, err)
+	}
+	defer func() {
+		if err != nil {
+			err = writeError(path, errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	if _, err = f.Write(data); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = f.Chmod(0o644); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = f.Sync(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
