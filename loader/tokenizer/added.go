@@ -97,6 +97,7 @@ func (m *matcher) split(s string, literalSpecial bool, text func(s, e int), toke
 				}
 				start -= w
 			}
+			start = max(start, done)
 		}
 		if tok.RStrip {
 			for end < len(s) {
@@ -110,7 +111,9 @@ func (m *matcher) split(s string, literalSpecial bool, text func(s, e int), toke
 		if start > done {
 			text(done, start)
 		}
-		token(tok.ID, start, end)
+		if start < end { // else an rstrip before it has taken all of it
+			token(tok.ID, start, end)
+		}
 		done = end
 	}
 	if done < len(s) {
