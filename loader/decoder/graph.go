@@ -178,13 +178,14 @@ func mask(s, visible *Node) *Node {
 }
 
 // visibleKeys is true where a key at keyPos [B, S] can be seen from pos [B, R] through a window of `window` keys, the query's
-// own included; keys at negative positions are empty slots.
+// own included. An empty slot stands at a position beyond every query (see emptySlot). One unsigned comparison does for both
+// ends of the window: a key after the query is at a huge unsigned distance.
 func visibleKeys(pos, keyPos, window *Node) *Node {
 	b, r, s := pos.Shape().Dim(0), pos.Shape().Dim(1), keyPos.Shape().Dim(1)
 	p := BroadcastToDims(ExpandAxes(pos, 2), b, r, s)
 	k := BroadcastToDims(ExpandAxes(keyPos, 1), b, r, s)
-	on := LogicalAnd(LessOrEqual(k, p), GreaterOrEqual(k, ZerosLike(k)))
-	return LogicalAnd(on, LessThan(Sub(p, k), BroadcastToDims(window, b, r, s)))
+	distance := Bitcast(Sub(p, k), dtypes.Uint32)
+	return LessThan(distance, BroadcastToDims(Bitcast(window, dtypes.Uint32), b, r, s))
 }
 
 // groupHeads is [B, R, H, D] -> [B, KV, G, R, D].

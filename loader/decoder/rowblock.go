@@ -43,9 +43,10 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 		sp = c.scores(qg, kr)
 	}
 	keyPos := positions(x.Graph(), b, tp)
-	keyPos = Where(LessThan(keyPos, BroadcastToDims(ExpandAxes(promptLen, 1), b, tp)), keyPos, AddScalar(ZerosLike(keyPos), -1))
+	keyPos = Where(LessThan(keyPos, BroadcastToDims(ExpandAxes(promptLen, 1), b, tp)), keyPos, emptySlot(keyPos))
 	sp = mask(sp, visibleKeys(pos, keyPos, window))
-	st := mask(c.scores(qg, tr), visibleKeys(pos, tailPos, window))
+	tailKey := Where(LessThan(tailPos, ZerosLike(tailPos)), emptySlot(tailPos), tailPos)
+	st := mask(c.scores(qg, tr), visibleKeys(pos, tailKey, window))
 
 	p := Softmax(Concatenate([]*Node{sp, st}, 4), -1)
 	pp, pt := SliceAxis(p, 4, AxisRange(0, tp)), SliceAxis(p, 4, AxisRangeToEnd(tp))
@@ -77,6 +78,9 @@ func (c *blockConfig) sharedWeigh(p, v *Node) *Node {
 	z := c.weigh(Reshape(rowsFirst, 1, kv, 1, b*g*r, tp), v)
 	return TransposeAllDims(Reshape(z, kv, b, g, r, c.headDim), 1, 0, 2, 3, 4)
 }
+
+// emptySlot is the position of a key that nobody sees, shaped like x.
+func emptySlot(x *Node) *Node { return AddScalar(ZerosLike(x), Forever) }
 
 // atPositions picks table rows: table [P, planes], pos [B, R] -> [B, R, planes].
 func atPositions(table, pos *Node) *Node { return Gather(table, ExpandAxes(pos, -1)) }

@@ -1,0 +1,29 @@
+// Package decoder is the model graph and all that runs it: value types (Head, Edit, Scope), one compiled decoder block, the walk
+// through the layers, shared trunks, kept caches, greedy decoding.
+//
+// The mental model: a study asks thousands of "what if" questions of one model, so an intervention is data. One block is compiled
+// for a batch and length bucket; its arguments are the residual stream, one layer's weights, the rotary tables and the edits'
+// gains, and Go code walks the layers. The unmodified model and every edited one are the same program with other numbers.
+//
+//	be, err := decoder.OpenBackend(decoder.BackendOptions{Device: "auto"})
+//	m, err := decoder.New(be, checkpoint, decoder.Options{DType: "float32"})
+//	off, err := decoder.ParseEdit("zero:L18H6,L20H3@question", nil)
+//	conds := []decoder.Condition{{Probe: true}, {Edits: []decoder.Edit{off}}}
+//	err = m.Ask(ctx, prompts, conds, decoder.AskOptions{MaxNew: 16, EOS: checkpoint.Spec.EOS}, func(prompt, cond int, r *decoder.Reply) error {
+//		...
+//	})
+//
+// How Ask saves work (docs/architecture.md has the measurements):
+//
+//   - Layer-major walk: all queued batches pass layer l before layer l+1 is needed, so weights can be streamed (weights.go, walk.go).
+//   - Shared trunk: conditions on one prompt start at their first edited layer, from the plain run's residual (run.go).
+//   - Rows over a kept cache: edits that start at a later row leave the earlier keys and values as they are, and only the later rows
+//     are computed, conditions as batch rows (rows.go, rowblock.go). Keys are kept before rotation.
+//   - Rows, not matrices: a probe computes its few attention rows anew; attention itself is tiled (block.go).
+//   - Fed answers: prompt and expected answer go in together; where every token is the argmax by a safe margin, greedy decoding
+//     would have said the same (collect.go).
+//
+// Reading order: edit.go, gains.go, graph.go, block.go, rowblock.go, walk.go, rows.go, run.go, collect.go, decode.go.
+//
+// Place in the map: above loader and rope, below heads, patch and harness. With harness/pretrain it is the only user of GoMLX's graph.
+package decoder
