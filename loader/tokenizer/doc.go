@@ -35,5 +35,7 @@
 // # Where it differs
 //
 // Letters and digits are those of Go's Unicode tables (15.0); characters newer than that may be cut differently. The
-// reference is the pipeline of tokenizer.json, not what a given transformers version rebuilds from a tokenizer class name.
+// reference is the pipeline of tokenizer.json as the tokenizers library runs it, not what a transformers version rebuilds from
+// a tokenizer's class name: for the class GPT2Tokenizer, transformers 5 makes a new pre-tokenizer and loses the Digits node of
+// SmolLM2, which shows in texts like " ½".
 package tokenizer

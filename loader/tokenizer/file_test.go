@@ -14,69 +14,73 @@ import (
 
 type obj = map[string]any
 
+// malformed are changes to a sound file, and what the error says.
+var malformed = []struct {
+	name        string
+	top, model  obj
+	added       []any
+	want        string
+	unsupported bool // rather than wrong
+}{
+	{name: "no model", top: obj{"model": nil}, want: "model: missing"},
+	{name: "empty model", top: obj{"model": obj{}}, want: "model: vocab"},
+	{name: "no vocab", model: obj{"vocab": nil}, want: "model: vocab"},
+	{name: "unigram", model: obj{"type": "Unigram", "vocab": []any{}}, want: `model: type "Unigram"`, unsupported: true},
+	{name: "wordpiece", model: obj{"type": "WordPiece"}, want: `model: type "WordPiece"`, unsupported: true},
+	{name: "dropout", model: obj{"dropout": 0.1}, want: "dropout 0.1", unsupported: true},
+	{name: "word prefix", model: obj{"continuing_subword_prefix": "##"}, want: "continuing_subword_prefix", unsupported: true},
+	{name: "word suffix", model: obj{"end_of_word_suffix": "</w>"}, want: "end_of_word_suffix", unsupported: true},
+	{name: "unk out of vocab", model: obj{"unk_token": "<nope>"}, want: `unk_token "<nope>"`},
+	{name: "byte fallback without bytes", top: obj{"pre_tokenizer": nil}, model: obj{"byte_fallback": true}, want: "byte_fallback: got 0"},
+	{name: "byte fallback and byte level", model: obj{"byte_fallback": true}, want: "byte_fallback", unsupported: true},
+	{name: "merge left out of vocab", model: obj{"merges": []any{"ж a"}}, want: `merge 0 ("ж", "a"): "ж" is not in the vocabulary`},
+	{name: "merge right out of vocab", model: obj{"merges": []any{"Ġ a", "a ж"}}, want: `merge 1 ("a", "ж"): "ж" is not in the vocabulary`},
+	{name: "merge result out of vocab", model: obj{"merges": []any{[]any{"!", "?"}}}, want: `the result "!?" is not in the vocabulary`},
+	{name: "merge of one", model: obj{"merges": []any{"ab"}}, want: "merge 0: got"},
+	{name: "merge of three", model: obj{"merges": []any{"a b c"}}, want: "merge 0: got"},
+	{name: "merge list of one", model: obj{"merges": []any{[]any{"a"}}}, want: "merge 0: got"},
+	{name: "merge list of three", model: obj{"merges": []any{[]any{"a", "b", "c"}}}, want: "merge 0: got"},
+	{name: "merge of numbers", model: obj{"merges": []any{1}}, want: "merge 0: got"},
+	{name: "merges no array", model: obj{"merges": "a b"}, want: "merges: got"},
+	{name: "id not a number", model: obj{"vocab": obj{"a": "1"}}, want: "vocab"},
+	{name: "id not whole", model: obj{"vocab": obj{"a": 1.5}}, want: "vocab"},
+	{name: "id negative", model: obj{"vocab": obj{"a": -1}}, want: "vocab"},
+	{name: "id too large", model: obj{"vocab": obj{"a": 1 << 40}}, want: "vocab"},
+	{name: "id claims a gigabyte", model: obj{"vocab": obj{"a": 1 << 30}, "merges": []any{}}, want: "id 1073741824"},
+	{name: "id twice", model: obj{"vocab": obj{"a": 1, "b": 1}, "merges": []any{}}, want: "id 1: got two tokens"},
+	{name: "added id twice", added: []any{obj{"id": 3, "content": "<x>"}}, want: "id 3: got two tokens"},
+	{name: "added twice", added: []any{obj{"id": 2000, "content": "<x>"}, obj{"id": 2001, "content": "<x>"}}, want: `"<x>": got it twice`},
+	{name: "added id differs", added: []any{obj{"id": 2000, "content": "a"}}, want: `"a": got id 2000`},
+	{name: "added negative", added: []any{obj{"id": -7, "content": "<x>"}}, want: "id -7"},
+	{name: "unknown normalizer", top: obj{"normalizer": obj{"type": "Precompiled"}}, want: `normalizer: node "Precompiled"`, unsupported: true},
+	{name: "unknown nested normalizer", top: obj{"normalizer": obj{"type": "Sequence", "normalizers": []any{obj{"type": "NFC"}, obj{"type": "Lowercase"}}}}, want: `normalizer: node "Lowercase"`, unsupported: true},
+	{name: "normalizer without type", top: obj{"normalizer": obj{}}, want: "normalizer: node without a type"},
+	{name: "replace by regex", top: obj{"normalizer": obj{"type": "Replace", "pattern": obj{"Regex": "a"}, "content": ""}}, want: `node "Replace"`, unsupported: true},
+	{name: "replace nothing", top: obj{"normalizer": obj{"type": "Replace", "pattern": obj{"String": ""}, "content": "x"}}, want: `node "Replace"`},
+	{name: "unknown option", top: obj{"normalizer": obj{"type": "Prepend", "prepend": "x", "sometimes": true}}, want: "sometimes"},
+	{name: "unknown pre-tokenizer", top: obj{"pre_tokenizer": obj{"type": "Whitespace"}}, want: `pre_tokenizer: node "Whitespace"`, unsupported: true},
+	{name: "node after ByteLevel", top: obj{"pre_tokenizer": obj{"type": "Sequence", "pretokenizers": []any{obj{"type": "ByteLevel"}, obj{"type": "Digits"}}}}, want: `node "Digits" after ByteLevel`, unsupported: true},
+	{name: "possessive regex", top: splitNode(obj{"Regex": `\p{L}++`}, "Isolated"), want: `node "Split": regular expression`, unsupported: true},
+	{name: "split by nothing", top: splitNode(obj{}, "Isolated"), want: `node "Split": pattern`},
+	{name: "unknown behavior", top: splitNode(obj{"String": "a"}, "Sideways"), want: `behavior "Sideways"`, unsupported: true},
+	{name: "unknown scheme", top: obj{"pre_tokenizer": obj{"type": "Metaspace", "replacement": "_", "prepend_scheme": "often"}}, want: `prepend_scheme "often"`, unsupported: true},
+	{name: "long replacement", top: obj{"pre_tokenizer": obj{"type": "Metaspace", "replacement": "__"}}, want: "replacement"},
+	{name: "unknown post-processor", top: obj{"post_processor": obj{"type": "BertProcessing"}}, want: `post_processor: node "BertProcessing"`, unsupported: true},
+	{name: "template without text", top: obj{"post_processor": obj{"type": "TemplateProcessing", "single": []any{}}}, want: "got the text 0 times"},
+	{name: "template with unknown token", top: obj{"post_processor": obj{"type": "TemplateProcessing", "single": []any{obj{"SpecialToken": obj{"id": "<s>"}}}}}, want: `"<s>" is not in special_tokens`},
+	{name: "template with an id out of range", top: obj{"post_processor": obj{"type": "TemplateProcessing",
+		"single":         []any{obj{"SpecialToken": obj{"id": "<s>"}}, obj{"Sequence": obj{"id": "A"}}},
+		"special_tokens": obj{"<s>": obj{"id": "<s>", "ids": []any{99999}}}}}, want: "id 99999, which is no token"},
+	{name: "unknown decoder", top: obj{"decoder": obj{"type": "WordPiece"}}, want: `decoder: node "WordPiece"`, unsupported: true},
+	{name: "strip of nothing", top: obj{"decoder": obj{"type": "Strip", "content": "", "start": 1}}, want: `node "Strip"`},
+}
+
+func splitNode(pattern, behavior any) obj {
+	return obj{"pre_tokenizer": obj{"type": "Split", "pattern": pattern, "behavior": behavior, "invert": false}}
+}
+
 func TestMalformed(t *testing.T) {
-	split := func(pattern, behavior any) obj {
-		return obj{"pre_tokenizer": obj{"type": "Split", "pattern": pattern, "behavior": behavior, "invert": false}}
-	}
-	for _, c := range []struct {
-		name        string
-		top, model  obj
-		added       []any
-		want        string
-		unsupported bool
-	}{
-		{name: "no model", top: obj{"model": nil}, want: "model: missing"},
-		{name: "empty model", top: obj{"model": obj{}}, want: "model: vocab"},
-		{name: "no vocab", model: obj{"vocab": nil}, want: "model: vocab"},
-		{name: "unigram", model: obj{"type": "Unigram", "vocab": []any{}}, want: `model: type "Unigram"`, unsupported: true},
-		{name: "wordpiece", model: obj{"type": "WordPiece"}, want: `model: type "WordPiece"`, unsupported: true},
-		{name: "dropout", model: obj{"dropout": 0.1}, want: "dropout 0.1", unsupported: true},
-		{name: "word prefix", model: obj{"continuing_subword_prefix": "##"}, want: "continuing_subword_prefix", unsupported: true},
-		{name: "word suffix", model: obj{"end_of_word_suffix": "</w>"}, want: "end_of_word_suffix", unsupported: true},
-		{name: "unk out of vocab", model: obj{"unk_token": "<nope>"}, want: `unk_token "<nope>"`},
-		{name: "byte fallback without bytes", top: obj{"pre_tokenizer": nil}, model: obj{"byte_fallback": true}, want: "byte_fallback: got 0"},
-		{name: "byte fallback and byte level", model: obj{"byte_fallback": true}, want: "byte_fallback", unsupported: true},
-		{name: "merge left out of vocab", model: obj{"merges": []any{"ж a"}}, want: `merge 0 ("ж", "a"): "ж" is not in the vocabulary`},
-		{name: "merge right out of vocab", model: obj{"merges": []any{"Ġ a", "a ж"}}, want: `merge 1 ("a", "ж"): "ж" is not in the vocabulary`},
-		{name: "merge result out of vocab", model: obj{"merges": []any{[]any{"!", "?"}}}, want: `the result "!?" is not in the vocabulary`},
-		{name: "merge of one", model: obj{"merges": []any{"ab"}}, want: "merge 0: got"},
-		{name: "merge of three", model: obj{"merges": []any{"a b c"}}, want: "merge 0: got"},
-		{name: "merge list of one", model: obj{"merges": []any{[]any{"a"}}}, want: "merge 0: got"},
-		{name: "merge list of three", model: obj{"merges": []any{[]any{"a", "b", "c"}}}, want: "merge 0: got"},
-		{name: "merge of numbers", model: obj{"merges": []any{1}}, want: "merge 0: got"},
-		{name: "merges no array", model: obj{"merges": "a b"}, want: "merges: got"},
-		{name: "id not a number", model: obj{"vocab": obj{"a": "1"}}, want: "vocab"},
-		{name: "id not whole", model: obj{"vocab": obj{"a": 1.5}}, want: "vocab"},
-		{name: "id negative", model: obj{"vocab": obj{"a": -1}}, want: "vocab"},
-		{name: "id too large", model: obj{"vocab": obj{"a": 1 << 40}}, want: "vocab"},
-		{name: "id claims a gigabyte", model: obj{"vocab": obj{"a": 1 << 30}, "merges": []any{}}, want: "id 1073741824"},
-		{name: "id twice", model: obj{"vocab": obj{"a": 1, "b": 1}, "merges": []any{}}, want: "id 1: got two tokens"},
-		{name: "added id twice", added: []any{obj{"id": 3, "content": "<x>"}}, want: "id 3: got two tokens"},
-		{name: "added twice", added: []any{obj{"id": 2000, "content": "<x>"}, obj{"id": 2001, "content": "<x>"}}, want: `"<x>": got it twice`},
-		{name: "added id differs", added: []any{obj{"id": 2000, "content": "a"}}, want: `"a": got id 2000`},
-		{name: "added negative", added: []any{obj{"id": -7, "content": "<x>"}}, want: "id -7"},
-		{name: "unknown normalizer", top: obj{"normalizer": obj{"type": "Precompiled"}}, want: `normalizer: node "Precompiled"`, unsupported: true},
-		{name: "unknown nested normalizer", top: obj{"normalizer": obj{"type": "Sequence", "normalizers": []any{obj{"type": "NFC"}, obj{"type": "Lowercase"}}}}, want: `normalizer: node "Lowercase"`, unsupported: true},
-		{name: "normalizer without type", top: obj{"normalizer": obj{}}, want: "normalizer: node without a type"},
-		{name: "replace by regex", top: obj{"normalizer": obj{"type": "Replace", "pattern": obj{"Regex": "a"}, "content": ""}}, want: `node "Replace"`, unsupported: true},
-		{name: "replace nothing", top: obj{"normalizer": obj{"type": "Replace", "pattern": obj{"String": ""}, "content": "x"}}, want: `node "Replace"`},
-		{name: "unknown option", top: obj{"normalizer": obj{"type": "Prepend", "prepend": "x", "sometimes": true}}, want: "sometimes"},
-		{name: "unknown pre-tokenizer", top: obj{"pre_tokenizer": obj{"type": "Whitespace"}}, want: `pre_tokenizer: node "Whitespace"`, unsupported: true},
-		{name: "node after ByteLevel", top: obj{"pre_tokenizer": obj{"type": "Sequence", "pretokenizers": []any{obj{"type": "ByteLevel"}, obj{"type": "Digits"}}}}, want: `node "Digits" after ByteLevel`, unsupported: true},
-		{name: "possessive regex", top: split(obj{"Regex": `\p{L}++`}, "Isolated"), want: `node "Split": regular expression`, unsupported: true},
-		{name: "split by nothing", top: split(obj{}, "Isolated"), want: `node "Split": pattern`},
-		{name: "unknown behavior", top: split(obj{"String": "a"}, "Sideways"), want: `behavior "Sideways"`, unsupported: true},
-		{name: "unknown scheme", top: obj{"pre_tokenizer": obj{"type": "Metaspace", "replacement": "_", "prepend_scheme": "often"}}, want: `prepend_scheme "often"`, unsupported: true},
-		{name: "long replacement", top: obj{"pre_tokenizer": obj{"type": "Metaspace", "replacement": "__"}}, want: "replacement"},
-		{name: "unknown post-processor", top: obj{"post_processor": obj{"type": "BertProcessing"}}, want: `post_processor: node "BertProcessing"`, unsupported: true},
-		{name: "template without text", top: obj{"post_processor": obj{"type": "TemplateProcessing", "single": []any{}}}, want: "got the text 0 times"},
-		{name: "template with unknown token", top: obj{"post_processor": obj{"type": "TemplateProcessing", "single": []any{obj{"SpecialToken": obj{"id": "<s>"}}}}}, want: `"<s>" is not in special_tokens`},
-		{name: "template with an id out of range", top: obj{"post_processor": obj{"type": "TemplateProcessing",
-			"single":         []any{obj{"SpecialToken": obj{"id": "<s>"}}, obj{"Sequence": obj{"id": "A"}}},
-			"special_tokens": obj{"<s>": obj{"id": "<s>", "ids": []any{99999}}}}}, want: "id 99999, which is no token"},
-		{name: "unknown decoder", top: obj{"decoder": obj{"type": "WordPiece"}}, want: `decoder: node "WordPiece"`, unsupported: true},
-		{name: "strip of nothing", top: obj{"decoder": obj{"type": "Strip", "content": "", "start": 1}}, want: `node "Strip"`},
-	} {
+	for _, c := range malformed {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Parse(patched(t, "tiny_gpt2", c.top, c.model, c.added), nil)
 			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "tokenizer.json: ") {

@@ -13,9 +13,13 @@ import (
 func smolLM2(t testing.TB) *Tokenizer {
 	dir := os.Getenv("HEADSCOPE_SMOLLM2")
 	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Skipf("SKIPPED: no cache folder: %v", err)
+		cache := os.Getenv("XDG_CACHE_HOME")
+		if cache == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				t.Skipf("SKIPPED: no cache folder: %v", err)
+			}
+			cache = filepath.Join(home, ".cache")
 		}
 		dir = filepath.Join(cache, "headscope", "models", "SmolLM2-135M-Instruct")
 	}
