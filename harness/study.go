@@ -219,3 +219,25 @@ func (r *Result) take(trials []Trial) {
 		}
 	}
 }
+
+// TrialsPath is where the study's trials are written; empty where nothing is.
+func (s *Study) TrialsPath() string {
+	if s.o.Out == "" {
+		return ""
+	}
+	_, trials := s.Plan.paths(s.o.Out, s.o.Checkpoint, s.Key)
+	return trials
+}
+
+// Describe is the plan and its cost in a line or two.
+func (s *Study) Describe() string {
+	c := s.Cost()
+	text := fmt.Sprintf("plan %s: %d prompts of %s, %d tokens; %s, %s", s.Key, c.Prompts, s.o.Prompts.Source, c.Tokens, s.Plan.Run.DType, s.Plan.Run.Backend)
+	if s.Plan.Detect != nil {
+		text += fmt.Sprintf("\n  detect: %d prompts, threshold %g", c.DetectPrompts, s.Plan.Detect.Threshold)
+	}
+	if k := s.Plan.Knockout; k != nil {
+		text += fmt.Sprintf("\n  knockout: %d conditions (%d control sets, scopes %v)", c.Conditions, k.Controls, k.Scopes)
+	}
+	return text + fmt.Sprintf("\n  at most %d trials", c.Trials)
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/decoder"
+)
+
+// experimentFlags are what study, detect and knockout share.
+type experimentFlags struct {
+	modelFlags
+	editFlags
+	formatFlags
+
+	prompts, detectPrompts, out string
+	limit, maxNew, batch        int
+	fullAnswers                 bool
+	seed                        uint64
+	threshold                   float64
+}
+
+func (e *experimentFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&e.prompts, "prompts", "", "prompt FILE, one JSON object a line; without it "+harness.BuiltinPrompts+" where the model's chat format fits")
+	fs.IntVar(&e.limit, "limit", 0, "the first N prompts only; 0 = all")
+	fs.Uint64Var(&e.seed, "seed", 0, "every random stream follows from it")
+	fs.StringVar(&e.out, "out", "results", "folder of the results")
+	fs.IntVar(&e.maxNew, "max-new", 16, "longest greedy answer, in tokens")
+	fs.BoolVar(&e.fullAnswers, "full-answers", false, "decode every greedy answer to its end, also where the fed answer already decides it")
+	fs.IntVar(&e.batch, "batch", 1, "prompts of a prefill; part of the key, as it decides the last bits")
+	e.formatFlags.add(fs)
+	e.modelFlags.add(fs)
+}
+
+func (e *experimentFlags) addDetect(fs *pflag.FlagSet) {
+	fs.Float64Var(&e.threshold, "threshold", 0.1, "argmax_last from which on a head is a retrieval head")
+}
+
+// options opens the model and the prompts.
+func (e *experimentFlags) options(a *app, verb, ref string) (*harness.Options, *opened, error) {
+	if err := e.formatFlags.check(); err != nil {
+		return nil, nil, err
+	}
+	if err := e.modelFlags.check(); err != nil {
+		return nil, nil, err
+	}
+	o := &harness.Options{
+		Verb: verb, Threshold: e.threshold, MaxNew: e.maxNew, FullAnswers: e.fullAnswers, Batch: e.batch, Seed: e.seed, Out: e.out,
+		Command: a.args,
+	}
+	var err error
+	for _, f := range []struct {
+		path string
+		to   **harness.PromptFile
+	}{{e.prompts, &o.Prompts}, {e.detectPrompts, &o.DetectPrompts}} {
+		if f.path == "" {
+			continue
+		}
+		if *f.to, err = harness.ReadPrompts(f.path); err != nil {
+			return nil, nil, err
+		}
+		*f.to = (*f.to).Limit(e.limit)
+	}
+	c, err := loader.Open(ref)
+	if err != nil {
+		return nil, nil, err
+	}
+	if o.Prompts == nil {
+		if o.Prompts, err = harness.DefaultPrompts(c.Tokenizer); err != nil {
+			return nil, nil, errors.Join(err, c.Close())
+		}
+		o.Prompts = o.Prompts.Limit(e.limit)
+	}
+	model, err := e.model(a, c)
+	if err != nil {
+		return nil, nil, errors.Join(err, c.Close())
+	}
+	o.Checkpoint, o.Model = c, model
+	return o, &opened{c, model}, nil
+}
+
+// experiment plans, says what it costs, runs, and prints the result.
+func (e *experimentFlags) experiment(ctx context.Context, a *app, o *harness.Options, m *opened) (err error) {
+	defer func() { err = m.close(err) }()
+	p := a.progress()
+	o.Events = p.event
+	s, err := harness.NewStudy(ctx, *o)
+	if err != nil {
+		return err
+	}
+	a.note("%s", s.Describe())
+	res, err := s.Run(ctx)
+	p.close()
+	if err != nil {
+		return &resumable{err, s.TrialsPath()}
+	}
+	if err := e.print(a, res); err != nil {
+		return err
+	}
+	a.note("%s", res.Path)
+	if res.Failed() {
+		return &codeError{exitSomeFailed, fmt.Errorf("%d of %d trials failed, the first: %s: %s", res.N.Failed, res.N.Planned, res.Failures[0].Prompt, res.Failures[0].Reason),
+			"lower --batch or free memory; delete " + s.TrialsPath() + " to try them again under the same key"}
+	}
+	return nil
+}
+
+func (e *experimentFlags) print(a *app, res *harness.Result) error {
+	if e.format == "json" {
+		data, err := res.JSON()
+		if err != nil {
+			return err
+		}
+		_, err = a.out.Write(data)
+		return err
+	}
+	columns, tty := terminal(a.out)
+	return res.Write(a.out, harness.View{Markdown: e.format == "markdown", Width: columns, Color: tty && a.getenv("NO_COLOR") == ""})
+}
+
+// formatFlags choose how a result is printed.
+type formatFlags struct {
+	format string
+	json   bool
+}
+
+func (f *formatFlags) add(fs *pflag.FlagSet) {
+	fs.StringVar(&f.format, "format", "table", "table, markdown or json")
+	fs.BoolVar(&f.json, "json", false, "the same as --format json")
+}
+
+func (f *formatFlags) check() error {
+	if f.json {
+		f.format = "json"
+	}
+	switch f.format {
+	case "table", "markdown", "json":
+		return nil
+	}
+	return &usageError{fmt.Errorf("--format %q", f.format), "want table, markdown or json"}
+}
+
+// knockoutFlags say what is switched off and compared.
+type knockoutFlags struct {
+	scopes        []string
+	controls, top int
+}
+
+func (k *knockoutFlags) add(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&k.scopes, "scope", []string{"all"}, "rows at which heads are off: all, haystack, question, answer, last (a list, repeatable)")
+	fs.IntVar(&k.controls, "controls", 3, "matched sets of other heads of the same layers; 19 or more give a p")
+	fs.IntVar(&k.top, "top", 0, "switch off the best K heads only; 0 = all")
+}
+
+func (k *knockoutFlags) set(o *harness.Options) error {
+	o.Controls, o.Top = k.controls, k.top
+	for _, s := range k.scopes {
+		scope := decoder.Scope(strings.TrimSpace(s))
+		if _, err := scope.Resolve(2, 1); err != nil {
+			return &usageError{err, "give --scope all,question"}
+		}
+		o.Scopes = append(o.Scopes, scope)
+	}
+	return nil
+}
+
+// headList reads --heads: a file, or a list.
+func headList(s string) (heads.Ranking, error) {
+	if _, err := os.Stat(s); err == nil {
+		return heads.ReadRanking(s)
+	}
+	r, err := heads.ParseRanking(s)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--heads: no such file, nor a list: %w", err), "give L18H6,L8H0, [[18,6],[8,0]], or a result file"}
+	}
+	return r, nil
+}

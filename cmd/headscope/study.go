@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/pflag"
+
+	"github.com/headscope/headscope/harness"
+)
+
+func studyVerb() *verb {
+	return &verb{
+		name: "study", operands: "MODEL", summary: "detect retrieval heads, knock them out beside matched controls, and report",
+		details: "The plan and its cost are printed first. An interrupted study goes on when the same command is given again.",
+		flags: func(fs *pflag.FlagSet) action {
+			var e experimentFlags
+			var k knockoutFlags
+			stages := fs.StringSlice("stages", []string{harness.StageDetect, harness.StageKnockout}, "what to run, in this order")
+			e.add(fs)
+			e.addDetect(fs)
+			fs.StringVar(&e.detectPrompts, "detect-prompts", "", "detect on these prompts and test on --prompts; without it both are the same, and the result says so")
+			k.add(fs)
+			e.editFlags.add(fs, "each is a further condition")
+			return func(ctx context.Context, a *app, operands []string) error {
+				if err := operandsOf("study", operands, "MODEL"); err != nil {
+					return err
+				}
+				conditions, err := e.conditions()
+				if err != nil {
+					return err
+				}
+				return e.runKnockout(ctx, a, operands[0], &k, func(o *harness.Options) error {
+					o.Verb, o.Stages, o.Conditions = "study", *stages, conditions
+					return nil
+				})
+			}
+		},
+	}
+}
+
+// runKnockout runs an experiment with a knockout stage; finish fills in what the verbs differ in.
+func (e *experimentFlags) runKnockout(ctx context.Context, a *app, ref string, k *knockoutFlags, finish func(*harness.Options) error) error {
+	var draft harness.Options
+	if err := k.set(&draft); err != nil {
+		return err
+	}
+	if err := finish(&draft); err != nil {
+		return err
+	}
+	o, m, err := e.options(a, draft.Verb, ref)
+	if err != nil {
+		return err
+	}
+	o.Stages, o.Conditions, o.Heads, o.Exclude = draft.Stages, draft.Conditions, draft.Heads, draft.Exclude
+	o.Controls, o.Top, o.Scopes = draft.Controls, draft.Top, draft.Scopes
+	return e.experiment(ctx, a, o, m)
+}
+
+func detectVerb() *verb {
+	return &verb{
+		name: "detect", operands: "MODEL", summary: "score every head and list the retrieval heads",
+		details: "Detectors: argmax_last, argmax_code, mass_last, copy_tf. --edit applies while detecting.",
+		flags: func(fs *pflag.FlagSet) action {
+			var e experimentFlags
+			e.add(fs)
+			e.addDetect(fs)
+			e.editFlags.add(fs, "in force while detecting")
+			return func(ctx context.Context, a *app, operands []string) error {
+				if err := operandsOf("detect", operands, "MODEL"); err != nil {
+					return err
+				}
+				edits, err := e.together()
+				if err != nil {
+					return err
+				}
+				o, m, err := e.options(a, "detect", operands[0])
+				if err != nil {
+					return err
+				}
+				o.Stages, o.Edits = []string{harness.StageDetect}, edits
+				return e.experiment(ctx, a, o, m)
+			}
+		},
+	}
+}
+
+func knockoutVerb() *verb {
+	return &verb{
+		name: "knockout", operands: "MODEL", summary: "switch given heads off and compare with matched control heads",
+		flags: func(fs *pflag.FlagSet) action {
+			var e experimentFlags
+			var k knockoutFlags
+			list := fs.String("heads", "", "heads to switch off: a list (L18H6,L8H0), a FILE of one, or a result of detect or study")
+			e.add(fs)
+			k.add(fs)
+			e.editFlags.add(fs, "each is a further condition")
+			return func(ctx context.Context, a *app, operands []string) error {
+				if err := operandsOf("knockout", operands, "MODEL"); err != nil {
+					return err
+				}
+				conditions, err := e.conditions()
+				if err != nil {
+					return err
+				}
+				return e.runKnockout(ctx, a, operands[0], &k, func(o *harness.Options) error {
+					o.Verb, o.Stages, o.Conditions = "knockout", []string{harness.StageKnockout}, conditions
+					if *list == "" {
+						return nil
+					}
+					if o.Heads, err = headList(*list); err != nil {
+						return err
+					}
+					o.Exclude = o.Heads.Set()
+					return nil
+				})
+			}
+		},
+	}
+}
