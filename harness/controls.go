@@ -59,16 +59,14 @@ func chooseTarget(p *Plan, spec *loader.Spec, d *Detection) (*target, error) {
 func controlPool(spec *loader.Spec, k *PlanKnockout, d *Detection) (heads.Set, string) {
 	if d == nil {
 		all := heads.NewScores("none", spec.Layers, spec.Heads)
-		return patch.LayerPool(all, 1, k.Exclude), "layer: heads of the same layer outside the set and its source's detected heads"
+		return patch.LayerPool(all, 1, k.Exclude), "layer: heads of the same layer outside the set and what its source's detectors flag"
 	}
 	argmax, _ := d.Score("argmax_last")
-	exclude := []heads.Set{k.Exclude}
 	name := fmt.Sprintf("layer: heads of the same layer with argmax_last < %g", d.Threshold)
-	if copying, ok := d.Score("copy_tf"); ok {
-		exclude = append(exclude, copying.AtLeast(d.Threshold))
+	if _, ok := d.Score("copy_tf"); ok {
 		name += fmt.Sprintf(" and copy_tf < %g", d.Threshold)
 	}
-	return patch.LayerPool(argmax, d.Threshold, exclude...), name
+	return patch.LayerPool(argmax, d.Threshold, k.Exclude, d.flagged()), name
 }
 
 // knockoutConditions lists what the knockout stage asks: for each scope the target and its controls, then what the user named.

@@ -114,7 +114,7 @@ func diagnoseMemory() Finding {
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		key, value, _ := strings.Cut(lines.Text(), ":")
-		n, err := ParseBytes(strings.TrimSpace(value))
+		n, err := ParseBytes(strings.ReplaceAll(value, "kB", "KiB")) // the kernel's kB are 1024 bytes
 		if err != nil {
 			continue
 		}

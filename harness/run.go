@@ -76,10 +76,8 @@ func (o *Options) check() error {
 	if err := o.Heads.Set().Validate(s.Layers, s.Heads); err != nil {
 		return err
 	}
-	for _, e := range o.Edits {
-		if err := heads.NewSet(e.Heads...).Validate(s.Layers, s.Heads); err != nil {
-			return fmt.Errorf("edit %s: %w", e, err)
-		}
+	if err := checkEdits(s, o.Edits); err != nil {
+		return err
 	}
 	names := map[string]bool{baseline: true}
 	for _, c := range o.Conditions {
@@ -87,10 +85,18 @@ func (o *Options) check() error {
 			return usagef("give each condition its own name", "condition %q is there twice", c.Name)
 		}
 		names[c.Name] = true
-		for _, e := range c.Edits {
-			if err := heads.NewSet(e.Heads...).Validate(s.Layers, s.Heads); err != nil {
-				return fmt.Errorf("edit %s: %w", e, err)
-			}
+		if err := checkEdits(s, c.Edits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkEdits refuses heads that the model does not have.
+func checkEdits(s *loader.Spec, edits []decoder.Edit) error {
+	for _, e := range edits {
+		if err := heads.NewSet(e.Heads...).Validate(s.Layers, s.Heads); err != nil {
+			return fmt.Errorf("edit %s: %w", e, err)
 		}
 	}
 	return nil
@@ -104,7 +110,11 @@ type runner struct {
 	o    *Options
 	plan *Plan
 	file *trialsFile // nil where nothing is written
+	ask  askFunc
 }
+
+// askFunc is decoder.Model.Ask.
+type askFunc func(context.Context, []*decoder.Prompt, []decoder.Condition, decoder.AskOptions, func(prompt, cond int, r *decoder.Reply) error) error
 
 // stage is one set of prompts under one set of conditions.
 type stage struct {
@@ -184,7 +194,7 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 		}
 	}
 	eos, tok := r.plan.Model.EOS, r.o.Checkpoint.Tokenizer
-	err := r.o.Model.Ask(ctx, asked, dc, r.askOptions(), func(p, c int, reply *decoder.Reply) error {
+	err := r.ask(ctx, asked, dc, r.askOptions(), func(p, c int, reply *decoder.Reply) error {
 		t := &trials[p*len(conds)+c]
 		t.fill(reply)
 		t.Outcome, t.Text = judge(prompts[p], reply, eos, tok)

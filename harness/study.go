@@ -17,6 +17,7 @@ type Study struct {
 	o                *Options
 	prompts, detects []*Prompt // detects is prompts in an in-sample study
 	start            time.Time
+	ask              askFunc
 }
 
 // Cost is what a study will compute, as far as it is known before heads are detected.
@@ -38,7 +39,7 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Study{Plan: plan, Key: key, o: &o, start: start}
+	s := &Study{Plan: plan, Key: key, o: &o, start: start, ask: o.Model.Ask}
 	spec, tok := &o.Checkpoint.Spec, o.Checkpoint.Tokenizer
 	if s.prompts, err = o.Prompts.Tokenize(spec, tok, o.MaxNew); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (s *Study) sharesBaseline() bool {
 
 // Run carries the study out, going on from what its trials file holds, and writes the result.
 func (s *Study) Run(ctx context.Context) (res *Result, err error) {
-	r := &runner{o: s.o, plan: s.Plan}
+	r := &runner{o: s.o, plan: s.Plan, ask: s.ask}
 	aggregate, trials := s.Plan.paths(s.o.Out, s.o.Checkpoint, s.Key)
 	if s.o.Out != "" {
 		if r.file, err = openTrials(trials, trialsHeader{schemaVersion, s.Key, s.Plan.Run, s.Plan}); err != nil {

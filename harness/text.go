@@ -81,6 +81,9 @@ func (r *TextRequest) prompt(maxNew int) (*decoder.Prompt, error) {
 	if len(enc.IDs) == 0 {
 		return nil, usagef("give at least one token of text", "the text is empty")
 	}
+	if err := checkEdits(&r.Checkpoint.Spec, r.Edits); err != nil {
+		return nil, err
+	}
 	p := &Prompt{IDs: enc.IDs}
 	if err := p.fits(&r.Checkpoint.Spec, maxNew); err != nil {
 		return nil, err
