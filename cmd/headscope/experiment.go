@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/harness"
-	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 )
@@ -105,7 +103,9 @@ func (e *experimentFlags) experiment(ctx context.Context, a *app, o *harness.Opt
 	if err := e.print(a, res); err != nil {
 		return err
 	}
-	a.note("%s", res.Path)
+	if res.Path != "" {
+		a.note("%s", res.Path)
+	}
 	if res.Failed() {
 		return &codeError{exitSomeFailed, fmt.Errorf("%d of %d trials failed, the first: %s: %s", res.N.Failed, res.N.Planned, res.Failures[0].Prompt, res.Failures[0].Reason),
 			"lower --batch or free memory; delete " + s.TrialsPath() + " to try them again under the same key"}
@@ -170,16 +170,4 @@ func (k *knockoutFlags) set(o *harness.Options) error {
 		o.Scopes = append(o.Scopes, scope)
 	}
 	return nil
-}
-
-// headList reads --heads: a file, or a list.
-func headList(s string) (heads.Ranking, error) {
-	if _, err := os.Stat(s); err == nil {
-		return heads.ReadRanking(s)
-	}
-	r, err := heads.ParseRanking(s)
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("--heads: no such file, nor a list: %w", err), "give L18H6,L8H0, [[18,6],[8,0]], or a result file"}
-	}
-	return r, nil
 }

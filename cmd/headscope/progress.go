@@ -18,17 +18,19 @@ type progress struct {
 	bar     *progressbar.ProgressBar
 	stage   string
 	last    time.Time
-	resumed int
+	resumed map[string]int // trials by stage
 }
 
-func (a *app) progress() *progress { return &progress{a: a, last: time.Now()} }
+func (a *app) progress() *progress {
+	return &progress{a: a, last: time.Now(), resumed: map[string]int{}}
+}
 
 func (p *progress) event(e harness.Event) {
 	if p.a.quiet {
 		return
 	}
-	if e.Resumed > p.resumed {
-		p.resumed = e.Resumed
+	if e.Resumed > p.resumed[e.Stage] {
+		p.resumed[e.Stage] = e.Resumed
 	}
 	if _, tty := terminal(p.a.err); !tty {
 		if time.Since(p.last) >= logEvery {
@@ -38,7 +40,7 @@ func (p *progress) event(e harness.Event) {
 		return
 	}
 	if p.stage != e.Stage {
-		p.close()
+		p.clear()
 		p.stage = e.Stage
 		p.bar = progressbar.NewOptions(e.Total, progressbar.OptionSetWriter(p.a.err), progressbar.OptionSetDescription(e.Stage),
 			progressbar.OptionShowCount(), progressbar.OptionSetItsString("trials"), progressbar.OptionShowIts(), progressbar.OptionClearOnFinish(),
@@ -49,15 +51,20 @@ func (p *progress) event(e harness.Event) {
 	}
 }
 
+// close takes the bar away and says what did not have to be computed.
 func (p *progress) close() {
-	if p.bar != nil {
-		if err := p.bar.Clear(); err != nil {
-			p.a.log.Debug("progress bar", "error", err)
-		}
-		p.bar = nil
+	p.clear()
+	for stage, n := range p.resumed {
+		p.a.note("%s: %d trials were there already", stage, n)
 	}
-	if p.resumed > 0 {
-		p.a.note("resumed: %d trials of the %s stage were there already", p.resumed, p.stage)
-		p.resumed = 0
+}
+
+func (p *progress) clear() {
+	if p.bar == nil {
+		return
 	}
+	if err := p.bar.Clear(); err != nil {
+		p.a.log.Debug("progress bar", "error", err)
+	}
+	p.bar = nil
 }

@@ -107,11 +107,8 @@ func knockoutVerb() *verb {
 					if *list == "" {
 						return nil
 					}
-					if o.Heads, err = headList(*list); err != nil {
-						return err
-					}
-					o.Exclude = o.Heads.Set()
-					return nil
+					o.Heads, o.Exclude, err = harness.ReadHeads(*list)
+					return err
 				})
 			}
 		},
