@@ -51,7 +51,8 @@ type goldenKnockout struct {
 }
 
 // TestSmolLM2Study: the whole path from prompt file to result reproduces transformers' knock-outs on the real model: the heads found,
-// the outcome of each prompt, log-probabilities within 1e-3, greedy ids save near-ties. 4 prompts, or 20 with HEADSCOPE_SLOW=1.
+// the outcome of each prompt, log-probabilities within 1e-3, greedy ids save near-ties. 2 prompts with verified answers, or 20 with whole ones under
+// HEADSCOPE_SLOW=1.
 func TestSmolLM2Study(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED: -short")
@@ -81,9 +82,9 @@ func TestSmolLM2Study(t *testing.T) {
 	if err := json.Unmarshal(readFile(t, "verify/testdata/smollm2/reference.json"), &ref); err != nil {
 		t.Fatal(err)
 	}
-	n, names := 4, []string{"knockout/argmax>=0.1", "knockout/argmax>=0.1/matched0"}
+	n, full, names := 2, false, []string{"knockout/argmax>=0.1", "knockout/argmax>=0.1/matched0"}
 	if os.Getenv("HEADSCOPE_SLOW") == "1" {
-		n = 20
+		n, full = 20, true
 		names = append(names, "knockout/argmax>=0.1/matched1", "knockout/argmax>=0.1/matched2", "knockout/top3")
 	}
 	prompts, err := ReadPrompts(BuiltinPrompts)
@@ -92,8 +93,7 @@ func TestSmolLM2Study(t *testing.T) {
 	}
 	o := Options{
 		Verb: "study", Stages: []string{StageDetect, StageKnockout}, Checkpoint: c, Model: m, Prompts: prompts.Limit(n), Threshold: 0.1,
-		Heads: ref.Detectors.Retrieval, Controls: 0, Scopes: []decoder.Scope{decoder.ScopeAll}, MaxNew: 16, FullAnswers: true, Batch: 1,
-		Out: t.TempDir(),
+		MaxNew: 16, FullAnswers: full, Batch: 1, Out: t.TempDir(), // no scopes: the conditions named below and no others
 	}
 	want := map[string]goldenKnockout{}
 	for _, name := range append([]string{"baseline"}, names...) {
@@ -193,8 +193,12 @@ func checkTrials(t *testing.T, s *Study, want map[string]goldenKnockout, n int) 
 			}
 		}
 		tie := w.Margin[i] < 1e-3
-		if !slices.Equal(trial.Greedy, w.Greedy[i]) && !tie {
-			t.Errorf("%s prompt %d: greedy %v, want %v (margin %g)", name, i, trial.Greedy, w.Greedy[i], w.Margin[i])
+		got, greedy := trial.Greedy, w.Greedy[i]
+		if trial.Verified {
+			greedy = greedy[:len(got)]
+		}
+		if !slices.Equal(got, greedy) && !tie {
+			t.Errorf("%s prompt %d: greedy %v, want %v (margin %g)", name, i, got, greedy, w.Margin[i])
 		}
 		if (trial.Outcome == Hit) != (w.Correct[i] == 1) && !tie {
 			t.Errorf("%s prompt %d: %s, want correct = %d", name, i, trial.Outcome, w.Correct[i])

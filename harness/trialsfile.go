@@ -54,11 +54,11 @@ func (e *HeaderMismatchError) Hint() string {
 // openTrials opens or creates the file and reads what it holds. A torn last line is cut off.
 func openTrials(path string, head trialsHeader) (*trialsFile, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, fmt.Errorf("results: %w", err)
+		return nil, folderError(err)
 	}
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("results: %w", err)
+		return nil, folderError(err)
 	}
 	t := &trialsFile{path: path, f: f, have: map[unitID]*storedUnit{}}
 	if err := t.start(head); err != nil {
@@ -195,6 +195,10 @@ func (t *trialsFile) append(lines []any) error {
 }
 
 func (t *trialsFile) close() error { return t.f.Close() }
+
+func folderError(err error) error {
+	return &hintError{fmt.Errorf("results: %w", err), "choose a folder that can be written with --out"}
+}
 
 // writeError says what became of what was written before.
 func writeError(path string, err error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime/debug"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/loader/gguf"
 	"github.com/headscope/headscope/loader/rope"
+	"github.com/headscope/headscope/loader/safetensors"
 	"github.com/headscope/headscope/loader/tokenizer"
 )
 
@@ -128,9 +130,23 @@ func (e *resumable) Unwrap() error { return e.err }
 
 // plainHint is the way out of errors that carry none.
 func plainHint(err error) string {
+	var header *safetensors.HeaderError
+	var index *safetensors.IndexError
+	var folder *safetensors.OpenError
+	var request *decoder.NotSupportedError
 	switch {
+	case errors.As(err, &request):
+		return "choose one of those that it names"
+	case errors.As(err, &folder):
+		return folder.Hint
+	case errors.As(err, &header), errors.As(err, &index):
+		return "the file is damaged, incomplete or of another checkpoint: fetch or convert it again"
 	case errors.Is(err, heads.ErrNoSuchHead):
 		return "`headscope inspect MODEL` prints the layers and heads; both count from 0"
+	case errors.Is(err, fs.ErrNotExist):
+		return "check the path; a relative one counts from the current folder"
+	case errors.Is(err, fs.ErrPermission):
+		return "check the permissions of the file and its folders"
 	case errors.Is(err, tokenizer.ErrPrefixChanged):
 		return "end the prompt so that the answer begins a word of its own"
 	}
