@@ -26,6 +26,7 @@ type Condition struct {
 type AskOptions struct {
 	MaxNew      int     // longest greedy answer; 0 = none, only the fed answer is scored
 	Verify      bool    // a fed answer that greedy decoding provably gives needs no decoding: Greedy is then that answer
+	Attention   bool    // carry the probe in every whole pass, so that runs with and without probed conditions are one program
 	EOS         []int32 // ends a greedy answer; part of it
 	Batch       int     // sequences in a prefill batch; 0 = 1
 	DecodeBatch int     // sequences decoded together; 0 = 8

@@ -53,7 +53,7 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 
 		out := []*Node{x, k, v}
 		if rows != nil {
-			out = append(out, c.probe(variant.probe, qr, kr, rows, spans, window)...)
+			out = append(out, c.probe(qr, kr, probeNodes{variant.probe, rows, spans, window})...)
 		}
 		if variant.taps {
 			out = append(out, q, qr, kr)
@@ -84,14 +84,21 @@ func (c *blockConfig) attendTiled(q, k, v, window *Node) *Node {
 	return Concatenate(parts, 3)
 }
 
-// probe computes the attention rows `rows` [B, P] anew from q [B, T, H, D] and k [B, KV, T, D], both rotated.
-func (c *blockConfig) probe(mode probeMode, q, k, rows, spans, window *Node) []*Node {
+// probeNodes are what a probe is asked: the arguments of prefillBlock of the same names.
+type probeNodes struct {
+	mode                probeMode
+	rows, spans, window *Node
+}
+
+// probe computes the attention rows in.rows [B, P] anew from q [B, T, H, D] and k [B, KV, T, D], both rotated.
+func (c *blockConfig) probe(q, k *Node, in probeNodes) []*Node {
+	rows, spans := in.rows, in.spans
 	b, p, t := rows.Shape().Dim(0), rows.Shape().Dim(1), k.Shape().Dim(2)
 	g := q.Graph()
 	s := c.scores(c.groupHeads(gatherRows(q, rows)), k)
-	a := Softmax(mask(s, visibleKeys(rows, positions(g, b, t), window)), -1)
+	a := Softmax(mask(s, visibleKeys(rows, positions(g, b, t), in.window)), -1)
 	a = Reshape(a, b, c.heads, p, t)
-	if mode == probeRows {
+	if in.mode == probeRows {
 		return []*Node{a}
 	}
 	arg := ArgMax(a, -1, dtypes.Int32)
@@ -105,8 +112,8 @@ func (c *blockConfig) probe(mode probeMode, q, k, rows, spans, window *Node) []*
 	key := Iota(g, shapes.Make(dtypes.Int32, b, p, ns, t), 3)
 	lo := BroadcastToDims(SliceAxis(spans, 3, AxisRange(0, 1)), b, p, ns, t)
 	hi := BroadcastToDims(SliceAxis(spans, 3, AxisRange(1, 2)), b, p, ns, t)
-	in := ConvertDType(LogicalAnd(GreaterOrEqual(key, lo), LessThan(key, hi)), dtypes.Float32)
+	inside := ConvertDType(LogicalAnd(GreaterOrEqual(key, lo), LessThan(key, hi)), dtypes.Float32)
 	full := []int{b, c.heads, p, ns, t}
-	mass := ReduceSum(Mul(BroadcastToDims(ExpandAxes(a, 3), full...), BroadcastToDims(ExpandAxes(in, 1), full...)), -1)
+	mass := ReduceSum(Mul(BroadcastToDims(ExpandAxes(a, 3), full...), BroadcastToDims(ExpandAxes(inside, 1), full...)), -1)
 	return []*Node{arg, Sub(top, second), mass}
 }

@@ -68,7 +68,7 @@ func (m *Model) take(j *job, scores []rowScore, o *AskOptions) {
 
 // attention cuts one sequence's part out of the unit's probe.
 func (u *unit) attention(m *Model, j *job) *Attention {
-	if u.probe == nil {
+	if !u.readProbe {
 		return nil
 	}
 	h, p, s := m.cfg.heads, u.probe.p, u.probe.s
@@ -88,9 +88,10 @@ func (u *unit) attention(m *Model, j *job) *Attention {
 
 // greedyState is a greedy answer under way.
 type greedyState struct {
-	ids  []int32
-	gaps []float32
-	done bool
+	ids     []int32
+	gaps    []float32
+	done    bool
+	fragile bool // a decoded step was a close call
 	// Decoding goes on by feeding the token at position next over a cache of the positions before it.
 	next  int32
 	token int32
@@ -136,6 +137,7 @@ func (m *Model) startGreedy(j *job, o *AskOptions) greedyState {
 // commit copies the answer so far into the reply.
 func (j *job) commit(s greedyState) {
 	j.reply.Greedy, j.reply.GreedyGap = s.ids, s.gaps
+	j.reply.Fragile = j.reply.Fragile || s.fragile
 }
 
 // MinGap is the smallest gap over the greedy steps, +Inf without any.

@@ -96,6 +96,7 @@ func (m *Model) decode(ctx context.Context, run *cacheRun, states []*greedyState
 		for i, s := range states {
 			if s != nil && !s.done {
 				s.add(scores[i][0].argmax, scores[i][0].gap, o)
+				s.fragile = s.fragile || m.closeCall(scores[i][0])
 				s.token, s.next = scores[i][0].argmax, s.next+1
 			}
 		}

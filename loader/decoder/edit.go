@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -174,11 +175,9 @@ func (o Op) check() error {
 
 func (e *Edit) parsePlanes(p string) error {
 	if strings.HasPrefix(p, "slow") || strings.HasPrefix(p, "fast") {
-		if k, err := strconv.Atoi(p[4:]); err == nil && k > 0 && k%2 == 0 {
-			e.Band = p
-			return nil
-		}
-		return fmt.Errorf("planes %q: want slowK or fastK with an even number K of dimensions", p)
+		e.Band = p
+		_, _, err := parseBand(p)
+		return err
 	}
 	for _, f := range strings.Split(p, "+") {
 		n, err := strconv.Atoi(f)
@@ -188,6 +187,19 @@ func (e *Edit) parsePlanes(p string) error {
 		e.Planes = append(e.Planes, n)
 	}
 	return nil
+}
+
+// parseBand reads "slowK" or "fastK": the K dimensions, K/2 planes, that turn slowest or fastest. There is one spelling of each.
+func parseBand(s string) (dims int, fast bool, err error) {
+	digits, slow := strings.CutPrefix(s, "slow")
+	if !slow {
+		digits, fast = strings.CutPrefix(s, "fast")
+	}
+	k, err := strconv.Atoi(digits)
+	if err != nil || !slow && !fast || k <= 0 || k%2 != 0 || strconv.Itoa(k) != digits {
+		return 0, false, fmt.Errorf("planes %q: want slowK or fastK with an even number K of dimensions", s)
+	}
+	return k, fast, nil
 }
 
 func parseHeads(s string, readFile func(string) ([]Head, error)) ([]Head, error) {
@@ -240,14 +252,19 @@ func (e Edit) Check() error {
 	if e.takesPlanes() != (len(e.Planes) > 0 || e.Band != "") || (len(e.Planes) > 0 && e.Band != "") {
 		return fmt.Errorf("edit %s: want %s", e.Op, map[bool]string{true: "either planes or a band", false: "no planes"}[e.takesPlanes()])
 	}
+	if e.Band != "" {
+		if _, _, err := parseBand(e.Band); err != nil {
+			return fmt.Errorf("edit %s: %w", e.Op, err)
+		}
+	}
 	if !e.takesValue() && e.Value != 0 {
 		return fmt.Errorf("edit %s: takes no value, got %g", e.Op, e.Value)
 	}
-	if e.Op == OpTemperature && !(e.Value > 0) {
+	// The programs take float32, and a temperature divides.
+	if v := float64(float32(e.Value)); math.IsNaN(v) || math.IsInf(v, 0) {
+		return fmt.Errorf("edit %s: value %g is not a finite float32", e.Op, e.Value)
+	} else if e.Op == OpTemperature && !(v > 0 && 1/v <= math.MaxFloat32) {
 		return fmt.Errorf("edit temperature: value %g, want > 0", e.Value)
-	}
-	if math.IsNaN(e.Value) || math.IsInf(e.Value, 0) {
-		return fmt.Errorf("edit %s: value %g is not finite", e.Op, e.Value)
 	}
 	return nil
 }
@@ -271,7 +288,7 @@ func (e *Edit) UnmarshalJSON(b []byte) error {
 	return e.Check()
 }
 
-// Canonical returns the edits in an order that does not depend on how they were given, heads sorted and unique.
+// Canonical returns the edits in an order that does not depend on how they were given, heads and planes sorted and unique.
 func Canonical(edits []Edit) []Edit {
 	out := make([]Edit, len(edits))
 	for i, e := range edits {
@@ -285,6 +302,7 @@ func Canonical(edits []Edit) []Edit {
 		}
 		e.Planes = append([]int(nil), e.Planes...)
 		sort.Ints(e.Planes)
+		e.Planes = slices.Compact(e.Planes)
 		out[i] = e
 	}
 	sort.SliceStable(out, func(a, b int) bool { return out[a].String() < out[b].String() })

@@ -3,7 +3,6 @@ package decoder
 import (
 	"fmt"
 	"sort"
-	"strconv"
 
 	"github.com/headscope/headscope/loader/rope"
 )
@@ -66,15 +65,15 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 
 func (g geometry) planeSet(e Edit) ([]int, error) {
 	if e.Band != "" {
-		k, err := strconv.Atoi(e.Band[4:])
+		k, fast, err := parseBand(e.Band)
 		if err != nil {
-			return nil, fmt.Errorf("band %q: %w", e.Band, err)
+			return nil, err
 		}
 		if k/2 > g.planes {
 			return nil, fmt.Errorf("band %s: the model rotates %d dimensions", e.Band, 2*g.planes)
 		}
 		order := g.table.SlowestPlanes(2 * g.planes)
-		if e.Band[:4] == "fast" {
+		if fast {
 			order = order[g.planes-k/2:]
 		} else {
 			order = order[:k/2]

@@ -133,13 +133,13 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 		return err
 	}
 	for _, g := range chunk {
-		finish(g)
+		finish(g, conds)
 	}
 	return nil
 }
 
-// finish copies replies to jobs that are the same computation as another.
-func finish(g *group) {
+// finish copies replies to jobs that are the same computation as another, and takes the probe from those that did not ask for it.
+func finish(g *group, conds []Condition) {
 	for _, js := range g.jobs {
 		for _, j := range js {
 			if j.alias != nil {
@@ -147,58 +147,74 @@ func finish(g *group) {
 				j.reply = &r
 			}
 		}
+		for _, j := range js {
+			if !conds[j.cond].Probe {
+				j.reply.Attention = nil
+			}
+		}
 	}
 }
 
 // plan makes a group's units: the plain run if anything rests on it, and one for each condition that edits rows from the start.
+// All of them are the same program: where one condition is probed, every unit carries the probe.
 func (m *Model) plan(g *group, conds []Condition, o *AskOptions) {
-	needBase := false
-	whole := make([]bool, len(conds))
-	n := 0
-	for k, c := range conds {
-		plain := len(c.Edits) == 0
-		whole[k] = !plain && (c.Probe || g.fromStart(k))
-		needBase = needBase || plain || !whole[k]
-		if whole[k] {
-			n++
-		}
+	whole, needBase := m.wholeConditions(g, conds)
+	probing := o.Attention
+	for _, c := range conds {
+		probing = probing || c.Probe
 	}
-	needKV := o.MaxNew > 0
-	if needBase || n > 1 {
-		g.base = m.newUnit(g, o.Batch)
-		g.base.keepKV = needKV
-		g.units = append(g.units, g.base)
+	add := func() *unit {
+		u := m.newUnit(g, o.Batch)
+		u.keepKV = o.MaxNew > 0
+		if probing {
+			m.addProbe(u, g)
+		}
+		g.units = append(g.units, u)
+		return u
+	}
+	if needBase {
+		g.base = add()
 	}
 	for k, c := range conds {
 		switch {
 		case len(c.Edits) == 0:
-			m.usePlain(g, k, c.Probe)
+			g.usePlain(k)
+			g.base.readProbe = g.base.readProbe || c.Probe
 		case whole[k]:
-			u := m.newUnit(g, o.Batch)
-			u.keepKV = needKV
-			u.parent = g.base
-			if g.base != nil {
-				u.fork = m.Spec.Layers - 1
+			u := add()
+			u.readProbe = c.Probe
+			if u.parent = g.base; u.parent != nil && !c.Probe {
+				u.fork = m.Spec.Layers - 1 // a probe wants every layer, so that run starts at the first
 			}
 			for i, js := range g.jobs {
 				js[k].unit, js[k].row = u, i
 				u.conds[i] = js[k].c
 				u.fork = min(u.fork, js[k].c.first)
 			}
-			if c.Probe {
-				u.fork = 0 // a probe wants every layer; those below the edit are the plain ones again
-				m.addProbe(u, g)
-			}
-			g.units = append(g.units, u)
 		default:
 			g.base.keepKV = true
 		}
 	}
-	if g.base != nil {
-		for _, u := range g.units[1:] {
-			g.base.keepKV = g.base.keepKV || u.keepKV
+}
+
+// wholeConditions tells which conditions compute whole sequences, and whether the plain run is to be computed as well: because it
+// is asked for, because rows are computed over its cache, or because the layers that it spares the others are more than its own.
+func (m *Model) wholeConditions(g *group, conds []Condition) (whole []bool, needBase bool) {
+	whole = make([]bool, len(conds))
+	spared := 0
+	for k, c := range conds {
+		plain := len(c.Edits) == 0
+		whole[k] = !plain && (c.Probe || g.fromStart(k))
+		needBase = needBase || plain || !whole[k]
+		if whole[k] && !c.Probe {
+			first := m.Spec.Layers
+			for _, js := range g.jobs {
+				first = min(first, js[k].c.first)
+			}
+			spared += first
 		}
 	}
+	return whole, needBase || spared > m.Spec.Layers
 }
 
 // fromStart tells whether condition k edits some prompt from its first row on.
@@ -212,10 +228,7 @@ func (g *group) fromStart(k int) bool {
 }
 
 // usePlain makes condition k the plain run, or an alias of the condition that already is.
-func (m *Model) usePlain(g *group, k int, probe bool) {
-	if probe && g.base.probe == nil {
-		m.addProbe(g.base, g)
-	}
+func (g *group) usePlain(k int) {
 	for i, js := range g.jobs {
 		for _, other := range js[:k] {
 			if other.unit == g.base {

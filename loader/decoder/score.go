@@ -29,7 +29,7 @@ func (m *Model) scoreRows(x *tensors.Tensor, idx, targets [][]int32) ([][]rowSco
 	for from := 0; from < len(idx[0]); {
 		n := min(len(idx[0])-from, rowBuckets[len(rowBuckets)-1])
 		p := rowBucket(n)
-		got, err := m.callFinal(prog, x, padRows(idx, from, n, p), padRows(targets, from, n, p), b, p)
+		got, err := m.callFinal(prog, x, p, padRows(idx, from, n, p), padRows(targets, from, n, p))
 		if err != nil {
 			return nil, err
 		}
@@ -69,25 +69,21 @@ func readScores(got []*tensors.Tensor, out [][]rowScore, n, p int) error {
 	return nil
 }
 
-// callFinal calls a program of the output layer with row indices and, when not nil, targets.
-func (m *Model) callFinal(prog *graph.Exec, x *tensors.Tensor, idx, targets []int32, b, p int) ([]*tensors.Tensor, error) {
+// callFinal calls a program of the output layer on x [B, T, hidden] with its integer inputs, each [B*p]: row indices, and
+// targets where it takes them.
+func (m *Model) callFinal(prog *graph.Exec, x *tensors.Tensor, p int, inputs ...[]int32) ([]*tensors.Tensor, error) {
 	w, err := m.weights.finalLayer()
 	if err != nil {
 		return nil, err
 	}
-	it, err := m.be.ints(idx, b, p)
-	if err != nil {
-		return nil, err
-	}
-	defer free(it)
-	args := []any{x, it}
-	if targets != nil {
-		tt, err := m.be.ints(targets, b, p)
+	args := []any{x}
+	for _, in := range inputs {
+		t, err := m.be.ints(in, len(in)/p, p)
 		if err != nil {
 			return nil, err
 		}
-		defer free(tt)
-		args = append(args, tt)
+		defer free(t)
+		args = append(args, t)
 	}
 	return call(prog, append(args, w.norm, w.head)...)
 }
@@ -116,7 +112,7 @@ func (m *Model) logitRows(x *tensors.Tensor, idx [][]int32) ([][][]float32, erro
 	for from := 0; from < len(idx[0]); {
 		n := min(len(idx[0])-from, rowBuckets[len(rowBuckets)-1])
 		p := rowBucket(n)
-		got, err := m.callFinal(prog, x, padRows(idx, from, n, p), nil, b, p)
+		got, err := m.callFinal(prog, x, p, padRows(idx, from, n, p))
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,10 @@
 package decoder
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"slices"
+)
 
 // TraceOptions says what of a forward pass is returned.
 type TraceOptions struct {
@@ -36,6 +40,9 @@ func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptio
 		return nil, err
 	}
 	ids := append(append([]int32(nil), p.IDs...), p.Answer...)
+	if err := o.check(len(ids), m.Spec.Layers); err != nil {
+		return nil, err
+	}
 	u := &unit{ids: [][]int32{ids}, t: lengthBucket(len(ids)), conds: []*condition{c}, taps: map[int]bool{}}
 	defer u.free()
 	for _, l := range o.QK {
@@ -55,6 +62,21 @@ func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptio
 		return nil, err
 	}
 	return m.readTrace(u, o, len(ids))
+}
+
+// check refuses what a gather would clamp or a map would ignore in silence.
+func (o *TraceOptions) check(t, layers int) error {
+	for _, r := range slices.Concat(o.Logits, o.Attention, []int{max(o.Hidden, 0)}) {
+		if r < 0 || r >= t {
+			return fmt.Errorf("row %d does not exist: the sequence has rows 0-%d", r, t-1)
+		}
+	}
+	for _, l := range o.QK {
+		if l < 0 || l >= layers {
+			return fmt.Errorf("layer %d does not exist: the model has layers 0-%d", l, layers-1)
+		}
+	}
+	return nil
 }
 
 func (m *Model) readTrace(u *unit, o TraceOptions, t int) (*Trace, error) {

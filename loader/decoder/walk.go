@@ -22,10 +22,11 @@ type unit struct {
 	parent *unit // shares the layers below fork; nil = runs from the embedding
 	fork   int
 
-	probe  *probeInputs
-	taps   map[int]bool // layers whose q and k are returned
-	rows   []int32      // with hidden: the row of each sequence whose residual is kept after every layer
-	keepKV bool
+	probe     *probeInputs
+	readProbe bool         // what the probe saw is copied to the host
+	taps      map[int]bool // layers whose q and k are returned
+	rows      []int32      // with hidden: the row of each sequence whose residual is kept after every layer
+	keepKV    bool
 
 	x      *tensors.Tensor // the residual that enters the next layer; owned
 	kv     []kvPair        // by layer, own layers only
@@ -262,10 +263,14 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		free(out[1], out[2])
 	}
 	rest := out[3:]
-	defer free(rest...)
+	defer free(out[3:]...)
 	var err error
 	switch variant.probe {
 	case probeStats:
+		if !u.readProbe {
+			rest = rest[3:]
+			break
+		}
 		var p probeOutput
 		if p.argmax, err = intsOf(rest[0]); err != nil {
 			return err

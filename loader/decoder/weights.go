@@ -103,6 +103,10 @@ func (s *weightStore) layer(l int) (*layerWeights, error) {
 func (s *weightStore) prefetch(l int) {
 	ch := make(chan loaded, 1)
 	s.mu.Lock()
+	if s.ahead[l] != nil { // left by a walk that stopped early
+		s.mu.Unlock()
+		return
+	}
 	s.ahead[l] = ch
 	s.mu.Unlock()
 	go func() {
