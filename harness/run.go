@@ -214,7 +214,7 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 
 func (r *runner) askOptions() decoder.AskOptions {
 	return decoder.AskOptions{
-		MaxNew: r.plan.MaxNew, Verify: !r.plan.FullAnswers, EOS: r.plan.Model.EOS,
+		MaxNew: r.plan.MaxNew, Verify: !r.plan.FullAnswers, EOS: r.plan.Model.EOS, Attention: true,
 		Batch: r.plan.Run.Batch, DecodeBatch: r.plan.Run.DecodeBatch,
 	}
 }
