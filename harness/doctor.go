@@ -66,11 +66,20 @@ func diagnosePlugin(kind decoder.Kind, plugin string) Finding {
 		return Finding{name, Info, err.Error(), hintOf(err)}
 	}
 	be, err := decoder.OpenBackend(o)
+	if err != nil && plugin == "" && builtWithoutXLA() {
+		return Finding{name, Info, "this binary was built without XLA (tag noxla, or cgo off)", hintOf(err)}
+	}
 	if err != nil {
 		return Finding{name, Bad, err.Error(), hintOf(err)}
 	}
 	defer be.Finalize()
 	return Finding{name, Good, be.About + ", " + be.Plugin, ""}
+}
+
+// builtWithoutXLA is false where the build does not say.
+func builtWithoutXLA() bool {
+	packages := Packages()
+	return len(packages) > 0 && packages["github.com/gomlx/go-xla"] == ""
 }
 
 func hintOf(err error) string {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/headscope/headscope/loader"
@@ -14,43 +15,54 @@ import (
 	"github.com/headscope/headscope/loader/loadertest"
 )
 
-// tinyModel is a random model of 3 layers and 4 heads with a real tokenizer, on the pure-Go backend.
-func tinyModel(t testing.TB) (*loader.Checkpoint, *decoder.Model) {
-	t.Helper()
-	dir := t.TempDir()
+// tinyDir holds a random model of 3 layers and 4 heads with a real tokenizer.
+var tinyDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "headscope-harness-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		if tinyDir = dir; writeTiny(dir) != nil {
+			panic("cannot write the test model")
+		}
+		return m.Run()
+	}())
+}
+
+func writeTiny(dir string) error {
 	if err := loadertest.Write(dir, loadertest.Options{Layers: 3, KVHeads: 2, Vocab: 960, MaxPositions: 512, Seed: 7}); err != nil {
-		t.Fatal(err)
+		return err
 	}
 	tok, err := os.ReadFile(filepath.Join("testdata", "tiny", "tokenizer.json"))
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "tokenizer.json"), tok, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	c, err := loader.Open(dir)
+	return os.WriteFile(filepath.Join(dir, "tokenizer.json"), tok, 0o644)
+}
+
+// openTiny opens it once for all tests: its programs are compiled once.
+var openTiny = sync.OnceValues(func() (*loader.Checkpoint, *decoder.Model) {
+	c, err := loader.Open(tinyDir)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	be, err := decoder.OpenBackend(decoder.BackendOptions{Device: "go"})
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	m, err := decoder.New(be, c, decoder.Options{})
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return c, m
+})
+
+func tinyModel(t testing.TB) (*loader.Checkpoint, *decoder.Model) {
+	t.Helper()
+	return openTiny()
 }
 
 // tinyPrompts writes n short prompts, each with a needle, a question and a decoy.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/loader/loadertest"
 	"github.com/headscope/headscope/loader/safetensors"
 )
@@ -26,13 +27,24 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/script/*.txtar. Each has a model of 3 layers and 4 heads in $WORK/tiny and n short prompts in
 // $WORK/prompts_n.jsonl; nothing of the user's caches is seen.
 func TestScripts(t *testing.T) {
+	plugin, err := decoder.FindPlugin(decoder.KindCPU, "")
+	if err != nil {
+		t.Logf("SKIPPED xla.txtar: %v", err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:             filepath.Join("testdata", "script"),
 		ContinueOnError: true,
+		Condition: func(cond string) (bool, error) {
+			if cond == "xla" {
+				return plugin != "", nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
 			e.Setenv("GOLDEN", goldenDir())
+			e.Setenv("XLA_PLUGIN", plugin)
 			if err := copyFile(filepath.Join("testdata", "tiny", "drop.tokenizer.json"), filepath.Join(e.WorkDir, "drop.tokenizer.json")); err != nil {
 				return err
 			}
