@@ -50,9 +50,9 @@ type dependency struct {
 
 // The longest matching path decides.
 var dependencies = []dependency{
-	{path: "github.com/gomlx/gomlx", rooms: []string{"loader/decoder", "harness/pretrain"}},
+	{path: "github.com/gomlx/gomlx", rooms: []string{"loader/decoder", "harness/pretrain", "scripts/bench/baseline"}},
 	{path: "github.com/gomlx/gomlx/backends/default", ban: "it downloads a plugin by itself"},
-	{path: "github.com/gomlx/compute", rooms: []string{"loader/decoder", "harness/pretrain"}},
+	{path: "github.com/gomlx/compute", rooms: []string{"loader/decoder", "harness/pretrain", "scripts/bench/baseline"}},
 	{path: "github.com/gomlx/go-xla", rooms: []string{"loader/decoder"}},
 	{path: "github.com/gomlx/go-xla/compute/xla/autoinstall", ban: "it downloads a plugin by itself"},
 	{path: "github.com/gomlx/go-huggingface", rooms: []string{"loader/hub"}},
