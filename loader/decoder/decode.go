@@ -40,17 +40,11 @@ func (m *Model) decodeBatch(ctx context.Context, jobs []*job, o *AskOptions) err
 			states[i] = &j.greedy
 		}
 	}
-	kv, owned, err := m.stack(rows)
+	kv, err := m.stack(rows)
 	if err != nil {
 		return err
 	}
-	if owned {
-		defer func() {
-			for _, p := range kv {
-				free(p.k, p.v)
-			}
-		}()
-	}
+	defer kv.free()
 	run, err := m.newCacheRun(kv, promptLen, conds, o.MaxNew)
 	if err != nil {
 		return err
@@ -122,17 +116,11 @@ func (m *Model) runCached(ctx context.Context, g *group, js []*job, o *AskOption
 	if len(order) == 0 {
 		return nil
 	}
-	kv, owned, err := m.stack([]cacheRow{{g.base, g.rowOf(js)}})
+	kv, err := m.stack([]cacheRow{{g.base, g.rowOf(js)}})
 	if err != nil {
 		return err
 	}
-	if owned {
-		defer func() {
-			for _, p := range kv {
-				free(p.k, p.v)
-			}
-		}()
-	}
+	defer kv.free()
 	for _, lo := range order {
 		rest := byRow[lo]
 		batch := powerOfTwo(len(rest), maxConditions)
@@ -160,7 +148,7 @@ func (g *group) rowOf(js []*job) int {
 }
 
 // cachedBatch runs the rows lo .. T+len(Answer)-1 under each condition, scores the answer and decodes on.
-func (m *Model) cachedBatch(ctx context.Context, kv []kvPair, jobs []*job, batch int, o *AskOptions) error {
+func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, batch int, o *AskOptions) error {
 	p, lo := jobs[0].p, jobs[0].c.lo
 	all := append(append([]int32(nil), p.IDs...), p.Answer...)
 	most := rowBuckets[len(rowBuckets)-1]

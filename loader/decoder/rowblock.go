@@ -9,7 +9,7 @@ import (
 // rowBlock builds one decoder layer over a few new rows that attend to a kept cache.
 //
 // Arguments: x [B, R, hidden]; pos [B, R] int32 absolute positions; cos, sin [P, planes], P above every position; window []
-// int32; prompt k, v [Bp, KV, Tp, D] (Bp is 1, shared by all rows, or B), k before rotation; promptLen [B] int32, prompt keys
+// int32; prompt k, v [Bp, KV, Tp, D] (Bp is 1, shared by all rows, or B), k after rotation; promptLen [B] int32, prompt keys
 // that count; tail k, v [B, KV, C, D], k before rotation; tailPos [B, C] int32, the position of each slot once the new rows
 // are in, -1 = empty; slot [] int32, first slot of the new rows (R slots); the four edit inputs; the layer's weights.
 //
@@ -30,7 +30,6 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	tv = putRows(tv, c.keyLayout(c.linear(h, w.v, w.vb)), slot)
 
 	bp, tp := pk.Shape().Dim(0), pk.Shape().Dim(2)
-	kr := c.rotate(pk, firstPositions(cos, tp), firstPositions(sin, tp))
 	filled := MaxScalar(tailPos, 0)
 	tr := c.rotate(tk, ExpandAxes(atPositions(cos, filled), 1), ExpandAxes(atPositions(sin, filled), 1))
 
@@ -38,9 +37,9 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	shared := bp == 1 && b > 1
 	var sp *Node
 	if shared {
-		sp = c.sharedScores(qg, kr)
+		sp = c.sharedScores(qg, pk)
 	} else {
-		sp = c.scores(qg, kr)
+		sp = c.scores(qg, pk)
 	}
 	keyPos := positions(x.Graph(), b, tp)
 	keyPos = Where(LessThan(keyPos, BroadcastToDims(ExpandAxes(promptLen, 1), b, tp)), keyPos, emptySlot(keyPos))
@@ -85,9 +84,19 @@ func emptySlot(x *Node) *Node { return AddScalar(ZerosLike(x), Forever) }
 // atPositions picks table rows: table [P, planes], pos [B, R] -> [B, R, planes].
 func atPositions(table, pos *Node) *Node { return Gather(table, ExpandAxes(pos, -1)) }
 
-// firstPositions is table [P, planes] -> [1, 1, t, planes].
-func firstPositions(table *Node, t int) *Node {
-	return ExpandAxes(SliceAxis(table, 0, AxisRange(0, t)), 0, 1)
+// stackRows takes pairs of a batch [B, ...] and an index [1, 1] and stacks the chosen entries: [pairs, ...].
+func stackRows(in []*Node) *Node {
+	var parts []*Node
+	for i := 0; i < len(in); i += 2 {
+		parts = append(parts, Gather(in[i], in[i+1]))
+	}
+	return Concatenate(parts, 0)
+}
+
+// stackKeys is stackRows for keys [B, KV, T, D] with the tables cos and sin [T, planes] before the pairs: stacked and rotated.
+func (c *blockConfig) stackKeys(in []*Node) []*Node {
+	cos, sin := ExpandAxes(in[0], 0, 1), ExpandAxes(in[1], 0, 1)
+	return []*Node{c.rotate(stackRows(in[2:]), cos, sin)}
 }
 
 // putRows writes rows [B, KV, R, D] into slots slot..slot+R-1 of tail [B, KV, C, D]. A gather and a choice rather than

@@ -12,7 +12,7 @@ import (
 // are conditions of one prompt, or pairs of prompt and condition with a cache each.
 type cacheRun struct {
 	m         *Model
-	prompt    []kvPair     // by layer, [1 or B, KV, Tp, D]; not owned
+	prompt    []kvPair     // by layer, [1 or B, KV, Tp, D], k after rotation; not owned
 	promptLen []int32      // [B], prompt keys that count
 	conds     []*condition // [B]
 	tp        int
@@ -28,8 +28,9 @@ type cacheRun struct {
 }
 
 // newCacheRun prepares a run of up to `rows` new rows over the given cache.
-func (m *Model) newCacheRun(prompt []kvPair, promptLen []int32, conds []*condition, rows int) (*cacheRun, error) {
-	r := &cacheRun{m: m, prompt: prompt, promptLen: promptLen, conds: conds, tp: prompt[0].k.Shape().Dim(2), capacity: tailBucket(rows)}
+func (m *Model) newCacheRun(prompt *promptCache, promptLen []int32, conds []*condition, rows int) (*cacheRun, error) {
+	r := &cacheRun{m: m, prompt: prompt.kv, promptLen: promptLen, conds: conds, capacity: tailBucket(rows)}
+	r.tp = prompt.kv[0].k.Shape().Dim(2)
 	layers, b := m.Spec.Layers, len(conds)
 	r.tail = make([]kvPair, layers)
 	r.tailPos = make([]int32, b*r.capacity)
@@ -195,64 +196,69 @@ type cacheRow struct {
 	i int
 }
 
-// stack copies the caches of several sequences, all of one bucket, into one batch by layer. With a single sequence of a
-// single-sequence unit nothing is copied, and owned is false.
-func (m *Model) stack(rows []cacheRow) (kv []kvPair, owned bool, err error) {
-	layers := m.Spec.Layers
-	kv = make([]kvPair, layers)
-	if len(rows) == 1 && rows[0].u.b() == 1 {
-		for l := range layers {
-			kv[l] = rows[0].u.layerKV(l)
+// promptCache is the prompt part of a cacheRun, by layer: keys rotated, once for all steps.
+type promptCache struct {
+	kv         []kvPair
+	keepValues bool // the values belong to the unit they were taken from
+}
+
+func (c *promptCache) free() {
+	for _, p := range c.kv {
+		free(p.k)
+		if !c.keepValues {
+			free(p.v)
 		}
-		return kv, false, nil
 	}
-	prog, err := m.program("stack", stackGraph)
+	c.kv = nil
+}
+
+// stack brings the caches of several sequences, all of one bucket, into one batch, and rotates the keys: units keep them before
+// rotation, so that another table can be used here.
+func (m *Model) stack(rows []cacheRow) (*promptCache, error) {
+	keys, err := m.program("stack_keys", m.cfg.stackKeys)
 	if err != nil {
-		return nil, false, err
+		return nil, err
+	}
+	values, err := m.program("stack", func(in []*graph.Node) []*graph.Node { return []*graph.Node{stackRows(in)} })
+	if err != nil {
+		return nil, err
+	}
+	table, err := m.positionsUpTo(rows[0].u.t)
+	if err != nil {
+		return nil, err
 	}
 	var index []*tensors.Tensor
 	defer func() { free(index...) }()
 	for _, r := range rows {
 		t, err := m.be.ints([]int32{int32(r.i)}, 1, 1)
 		if err != nil {
-			return nil, false, err
+			return nil, err
 		}
 		index = append(index, t)
 	}
-	for l := range layers {
-		if kv[l], err = stackLayer(prog, rows, index, l); err != nil {
-			for _, p := range kv {
-				free(p.k, p.v)
-			}
-			return nil, false, err
+	c := &promptCache{kv: make([]kvPair, m.Spec.Layers), keepValues: len(rows) == 1 && rows[0].u.b() == 1}
+	for l := range m.Spec.Layers {
+		ks, vs := []any{table.cos, table.sin}, []any{}
+		for i, r := range rows {
+			p := r.u.layerKV(l)
+			ks, vs = append(ks, p.k, index[i]), append(vs, p.v, index[i])
 		}
+		k, err := call(keys, ks...)
+		if err != nil {
+			c.free()
+			return nil, err
+		}
+		c.kv[l].k = k[0]
+		if c.keepValues {
+			c.kv[l].v = rows[0].u.layerKV(l).v
+			continue
+		}
+		v, err := call(values, vs...)
+		if err != nil {
+			c.free()
+			return nil, err
+		}
+		c.kv[l].v = v[0]
 	}
-	return kv, true, nil
-}
-
-func stackLayer(prog *graph.Exec, rows []cacheRow, index []*tensors.Tensor, l int) (kvPair, error) {
-	var ks, vs []any
-	for i, r := range rows {
-		p := r.u.layerKV(l)
-		ks, vs = append(ks, p.k, index[i]), append(vs, p.v, index[i])
-	}
-	k, err := call(prog, ks...)
-	if err != nil {
-		return kvPair{}, err
-	}
-	v, err := call(prog, vs...)
-	if err != nil {
-		free(k...)
-		return kvPair{}, err
-	}
-	return kvPair{k[0], v[0]}, nil
-}
-
-// stackGraph takes pairs of a batch [B, ...] and an index [1, 1] and stacks the chosen entries: [pairs, ...].
-func stackGraph(in []*graph.Node) []*graph.Node {
-	var parts []*graph.Node
-	for i := 0; i < len(in); i += 2 {
-		parts = append(parts, graph.Gather(in[i], in[i+1]))
-	}
-	return []*graph.Node{graph.Concatenate(parts, 0)}
+	return c, nil
 }

@@ -32,17 +32,11 @@ type rowsRun struct {
 // run feeds the steps and reads residuals, scores and the new keys and values.
 func (r rowsRun) run(t *testing.T, m *Model) []outcome {
 	t.Helper()
-	kv, owned, err := m.stack(r.caches)
+	kv, err := m.stack(r.caches)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if owned {
-		defer func() {
-			for _, p := range kv {
-				free(p.k, p.v)
-			}
-		}()
-	}
+	defer kv.free()
 	b := len(r.from)
 	conds := make([]*condition, b)
 	for i := range conds {

@@ -187,13 +187,11 @@ func plainWalk(t *testing.T, m *Model, block *graph.Exec, u *unit) []float32 {
 func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 	t.Helper()
 	const b, at = 8, 60
-	kv, _, err := m.stack(repeat(cacheRow{u, 0}, b))
+	kv, err := m.stack(repeat(cacheRow{u, 0}, b))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range kv {
-		defer free(p.k, p.v)
-	}
+	defer kv.free()
 	run, err := m.newCacheRun(kv, repeat(int32(at), b), make([]*condition, b), 32)
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +210,7 @@ func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 		t.Fatal(err)
 	}
 	defer free(x)
-	args := []any{x, in.pos, in.table.cos, in.table.sin, in.window, kv[0].k, kv[0].v, in.promptLen, run.empty.k, run.empty.v, in.tailPos, in.slot}
+	args := []any{x, in.pos, in.table.cos, in.table.sin, in.window, kv.kv[0].k, kv.kv[0].v, in.promptLen, run.empty.k, run.empty.v, in.tailPos, in.slot}
 	if !cfg.plain {
 		args = append(args, run.edits[0].args()...)
 	}
