@@ -30,7 +30,8 @@ const (
 const (
 	schemaVersion = 1
 	decodeBatch   = 8 // answers decoded together
-	unitPrompts   = 4 // prompts of a work unit, rounded up to whole prefill batches
+	unitPrompts   = 8 // most prompts of a work unit, rounded up to whole prefill batches
+	unitWork      = 1e12
 	resamples     = 10000
 	level         = 0.95
 )
@@ -137,7 +138,7 @@ func newPlan(ctx context.Context, o *Options) (*Plan, error) {
 		Statistics: PlanStats{o.Seed, streamControls, streamBootstrap, resamples, level},
 		Run: PlanRun{
 			DType: m.DType(), Device: string(m.Backend().Kind), Backend: m.Backend().About,
-			Batch: o.Batch, DecodeBatch: decodeBatch, Unit: (unitPrompts + o.Batch - 1) / o.Batch * o.Batch,
+			Batch: o.Batch, DecodeBatch: decodeBatch, Unit: unitSize(c, o.Prompts, o.Batch),
 		},
 	}
 	if o.DetectPrompts != nil {
@@ -154,6 +155,22 @@ func newPlan(ctx context.Context, o *Options) (*Plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// unitSize is how many prompts are written, and after an interruption redone, together. More of them fill the decoding batches; so
+// there are unitPrompts of a small model's, and fewer where a unit would be more than about unitWork parameters x tokens.
+func unitSize(c *loader.Checkpoint, f *PromptFile, batch int) int {
+	parameters, longest := 0, 1
+	for _, name := range c.Weights.Names() {
+		if info, ok := c.Weights.Info(name); ok {
+			parameters += info.Elements()
+		}
+	}
+	for _, s := range f.Specs {
+		longest = max(longest, len(s.Text)/4) // four bytes a token, near enough for a size
+	}
+	n := int(min(unitPrompts, max(1, unitWork/(float64(parameters)*float64(longest)))))
+	return (n + batch - 1) / batch * batch
 }
 
 func planPrompts(f *PromptFile) PlanPrompts {

@@ -20,6 +20,8 @@ type Prompt struct {
 	Answer   []int32    // what the right answer adds after the prompt
 
 	NoCopy string // why copy_tf cannot be asked of this prompt; empty where it can
+
+	draft []int32 // what the unmodified model answers, once known: the decoder's guess at an edited model's answer
 }
 
 // Tokenize encodes each prompt whole and once, and finds its spans from the tokens' byte offsets. maxNew is the longest greedy
@@ -110,7 +112,7 @@ func (p *Prompt) fits(spec *loader.Spec, maxNew int) error {
 // ask is the prompt in the decoder's terms; the needle is its only span.
 func (p *Prompt) ask() *decoder.Prompt {
 	return &decoder.Prompt{
-		IDs: p.IDs, Question: p.Question, Answer: p.Answer,
+		IDs: p.IDs, Question: p.Question, Answer: p.Answer, Draft: p.draft,
 		Spans: [][2]int32{{int32(p.Needle[0]), int32(p.Needle[1])}},
 	}
 }

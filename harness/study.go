@@ -189,6 +189,9 @@ func (s *Study) knockout(ctx context.Context, r *runner, res *Result, base []Tri
 	if len(conds) == 0 {
 		return nil
 	}
+	for i, t := range base {
+		s.prompts[i].draft = t.Greedy
+	}
 	trials, err := r.run(ctx, stage{StageKnockout, s.prompts, conds})
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ type Prompt struct {
 	IDs      []int32    // the prompt's tokens; its length is T
 	Question int        // first question row; 0 = not known, scopes haystack and question are then refused
 	Answer   []int32    // tokens fed after the prompt and scored; may be empty
+	Draft    []int32    // a guess at the greedy answer, such as the unmodified model's; saves decoding, changes no token
 	Spans    [][2]int32 // token spans [start, end) whose attention mass a probe reports; the same number for all prompts
 }
 
@@ -96,7 +97,7 @@ func (m *Model) check(i int, p *Prompt, o *AskOptions) error {
 	if p.Question < 0 || p.Question >= len(p.IDs) {
 		return fmt.Errorf("prompt %d: question row %d outside the prompt of %d tokens", i, p.Question, len(p.IDs))
 	}
-	for _, ids := range [][]int32{p.IDs, p.Answer} {
+	for _, ids := range [][]int32{p.IDs, p.Answer, p.Draft} {
 		for _, id := range ids {
 			if id < 0 || int(id) >= m.Spec.Vocab {
 				return fmt.Errorf("prompt %d: token id %d, the vocabulary has %d tokens", i, id, m.Spec.Vocab)

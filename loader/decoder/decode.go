@@ -30,14 +30,14 @@ func (m *Model) decodePending(ctx context.Context, pending []*job, o *AskOptions
 func (m *Model) decodeBatch(ctx context.Context, jobs []*job, o *AskOptions) error {
 	var rows []cacheRow
 	var conds []*condition
-	states := make([]*greedyState, o.DecodeBatch)
+	places := make([]*job, o.DecodeBatch)
 	promptLen := make([]int32, o.DecodeBatch)
 	for i := range o.DecodeBatch {
 		j := jobs[min(i, len(jobs)-1)]
 		rows, conds = append(rows, cacheRow{j.unit, j.row}), append(conds, j.c)
 		promptLen[i] = j.greedy.next
 		if i < len(jobs) {
-			states[i] = &j.greedy
+			places[i] = j
 		}
 	}
 	kv, err := m.stack(rows)
@@ -45,40 +45,38 @@ func (m *Model) decodeBatch(ctx context.Context, jobs []*job, o *AskOptions) err
 		return err
 	}
 	defer kv.free()
-	run, err := m.newCacheRun(kv, promptLen, conds, o.MaxNew)
+	run, err := m.newCacheRun(kv, promptLen, conds, draftSlots(o.MaxNew))
 	if err != nil {
 		return err
 	}
 	defer run.free()
-	if err := m.decode(ctx, run, states, o); err != nil {
-		return err
-	}
-	for _, j := range jobs {
-		m.endGreedy(j)
-	}
-	return nil
+	return m.decode(ctx, run, places, o)
 }
 
-// decode feeds token after token until every answer has ended. A nil state is an empty place.
-func (m *Model) decode(ctx context.Context, run *cacheRun, states []*greedyState, o *AskOptions) error {
+// decode continues the answers of the jobs in a run's batch rows until each has ended: by their drafts first, then token by
+// token. A nil job is an empty place.
+func (m *Model) decode(ctx context.Context, run *cacheRun, jobs []*job, o *AskOptions) error {
+	if err := m.decodeDrafts(ctx, run, jobs, o); err != nil {
+		return err
+	}
 	for {
-		ids, pos := make([][]int32, len(states)), make([][]int32, len(states))
+		ids, pos := make([][]int32, len(jobs)), make([][]int32, len(jobs))
 		busy := false
-		for i, s := range states {
+		for i, j := range jobs {
 			ids[i], pos[i] = []int32{0}, []int32{-1}
-			if s != nil && !s.done {
-				ids[i], pos[i] = []int32{s.token}, []int32{s.next}
+			if j != nil && !j.greedy.done {
+				ids[i], pos[i] = []int32{j.greedy.token}, []int32{j.greedy.next}
 				busy = true
 			}
 		}
 		if !busy {
-			return nil
+			break
 		}
 		x, err := run.step(ctx, ids, pos)
 		if err != nil {
 			return err
 		}
-		zero := make([][]int32, len(states))
+		zero := make([][]int32, len(jobs))
 		for i := range zero {
 			zero[i] = []int32{0}
 		}
@@ -87,18 +85,22 @@ func (m *Model) decode(ctx context.Context, run *cacheRun, states []*greedyState
 		if err != nil {
 			return err
 		}
-		for i, s := range states {
-			if s != nil && !s.done {
+		for i, j := range jobs {
+			if j != nil && !j.greedy.done {
+				s := &j.greedy
 				s.add(scores[i][0].argmax, scores[i][0].gap, o)
 				s.fragile = s.fragile || m.closeCall(scores[i][0])
 				s.token, s.next = scores[i][0].argmax, s.next+1
 			}
 		}
 	}
+	for _, j := range jobs {
+		if j != nil {
+			j.commit(j.greedy)
+		}
+	}
+	return nil
 }
-
-// endGreedy stores a finished answer.
-func (m *Model) endGreedy(j *job) { j.commit(j.greedy) }
 
 // runCached computes the jobs of one prompt whose edits start at a later row: only the rows from there on, conditions as batch
 // rows, over the plain run's cache.
@@ -152,7 +154,7 @@ func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, b
 	p, lo := jobs[0].p, jobs[0].c.lo
 	all := append(append([]int32(nil), p.IDs...), p.Answer...)
 	most := rowBuckets[len(rowBuckets)-1]
-	need := o.MaxNew
+	need := draftSlots(o.MaxNew)
 	for from := lo; from < len(all); from += most {
 		need += rowBucket(min(most, len(all)-from))
 	}
@@ -175,21 +177,15 @@ func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, b
 			scores[i] = append(scores[i], got[i]...)
 		}
 	}
-	states := make([]*greedyState, batch)
+	places := make([]*job, batch)
 	for i, j := range jobs {
 		m.take(j, scores[i], o)
 		if !j.greedy.done {
 			run.forget(i, j.greedy.next)
-			states[i] = &j.greedy
+			places[i] = j
 		}
 	}
-	if err := m.decode(ctx, run, states, o); err != nil {
-		return err
-	}
-	for _, j := range jobs {
-		m.endGreedy(j)
-	}
-	return nil
+	return m.decode(ctx, run, places, o)
 }
 
 // cachedRows computes ids at positions from.. in every batch row and scores those that predict the answer.

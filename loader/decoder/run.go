@@ -3,6 +3,7 @@ package decoder
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // job is one prompt under one condition on its way to a reply.
@@ -16,6 +17,7 @@ type job struct {
 	reply        *Reply
 	scores       []rowScore // rows T-1 .. T-1+len(Answer)
 	greedy       greedyState
+	draft        []int32 // a guess at the greedy answer
 }
 
 // Ask puts every prompt to the model under every condition and calls emit with each reply, prompt by prompt.
@@ -111,7 +113,7 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 	if err := m.walk(ctx, units); err != nil {
 		return err
 	}
-	var pending []*job
+	var plain, edited []*job
 	for _, g := range chunk {
 		for _, u := range g.units {
 			if err := m.scoreUnit(u, g, o); err != nil {
@@ -119,23 +121,50 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 			}
 		}
 		for _, js := range g.jobs {
-			if err := m.runCached(ctx, g, js, o); err != nil {
-				return err
-			}
 			for _, j := range js {
-				if j.unit != nil && j.alias == nil && !j.greedy.done {
-					pending = append(pending, j)
+				switch {
+				case j.unit == nil || j.alias != nil || j.greedy.done:
+				case j.unit == g.base:
+					plain = append(plain, j)
+				default:
+					edited = append(edited, j)
 				}
 			}
 		}
 	}
-	if err := m.decodePending(ctx, pending, o); err != nil {
+	if err := m.decodePending(ctx, plain, o); err != nil {
+		return err
+	}
+	for _, g := range chunk {
+		for _, js := range g.jobs {
+			setDrafts(g, js)
+			if err := m.runCached(ctx, g, js, o); err != nil {
+				return err
+			}
+		}
+	}
+	// Conditions together rather than prompts: those that leave the draft at once then share their batches.
+	slices.SortStableFunc(edited, func(a, b *job) int { return a.cond - b.cond })
+	if err := m.decodePending(ctx, edited, o); err != nil {
 		return err
 	}
 	for _, g := range chunk {
 		finish(g, conds)
 	}
 	return nil
+}
+
+// setDrafts guesses that the edited model answers a prompt like the plain one, if that was asked, or else as the prompt's draft says.
+func setDrafts(g *group, js []*job) {
+	draft := js[0].p.Draft
+	for _, j := range js {
+		if g.base != nil && j.unit == g.base && j.alias == nil {
+			draft = j.reply.Greedy
+		}
+	}
+	for _, j := range js {
+		j.draft = draft
+	}
 }
 
 // finish copies replies to jobs that are the same computation as another, and takes the probe from those that did not ask for it.

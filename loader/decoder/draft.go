@@ -1,0 +1,97 @@
+package decoder
+
+import "context"
+
+// draftRows is how many rows a draft step computes: the last sure token and up to draftRows-1 guessed ones.
+const draftRows = 8
+
+// draftSlots is the room in a tail for the draft steps and then single tokens of an answer of n tokens.
+func draftSlots(n int) int { return n + (n+draftRows-2)/(draftRows-1)*draftRows }
+
+// guess returns the draft's tokens after the answer so far, nil if the answer has left it.
+func (s *greedyState) guess(draft []int32) []int32 {
+	if s.done || len(draft) <= len(s.ids) {
+		return nil
+	}
+	for i, id := range s.ids {
+		if draft[i] != id {
+			return nil
+		}
+	}
+	return draft[len(s.ids):min(len(draft), len(s.ids)+draftRows-1)]
+}
+
+// decodeDrafts checks guessed answers, several tokens in one step, as long as they hold. A condition that does no harm mostly
+// repeats the unmodified model's answer, so that one step does for many. Only tokens that are the argmax by a safe margin are
+// taken; after the first that is not, decode goes on token by token. So a draft saves work and changes no token.
+func (m *Model) decodeDrafts(ctx context.Context, run *cacheRun, jobs []*job, o *AskOptions) error {
+	for {
+		ids, pos := make([][]int32, len(jobs)), make([][]int32, len(jobs))
+		guesses := make([][]int32, len(jobs))
+		busy := false
+		for i, j := range jobs {
+			ids[i], pos[i] = make([]int32, draftRows), repeated(-1, draftRows)
+			if j == nil {
+				continue
+			}
+			s := &j.greedy
+			if guesses[i] = s.guess(j.draft); guesses[i] == nil {
+				continue
+			}
+			busy = true
+			ids[i][0], pos[i][0] = s.token, s.next
+			for k, id := range guesses[i] {
+				ids[i][k+1], pos[i][k+1] = id, s.next+int32(k)+1
+			}
+		}
+		if !busy {
+			return nil
+		}
+		x, err := run.step(ctx, ids, pos)
+		if err != nil {
+			return err
+		}
+		rows := make([][]int32, len(jobs))
+		for i := range rows {
+			for k := range int32(draftRows) {
+				rows[i] = append(rows[i], k)
+			}
+		}
+		scores, err := m.scoreRows(x, rows, rows)
+		free(x)
+		if err != nil {
+			return err
+		}
+		for i, j := range jobs {
+			if guesses[i] != nil && !m.acceptDraft(run, i, j, guesses[i], scores[i], o) {
+				j.draft = nil
+			}
+		}
+	}
+}
+
+// acceptDraft takes the sure tokens of a draft step and drops the cache rows of the others. It reports whether the whole guess held.
+func (m *Model) acceptDraft(run *cacheRun, i int, j *job, guess []int32, scores []rowScore, o *AskOptions) bool {
+	s := &j.greedy
+	held := false
+	for k, sc := range scores[:len(guess)+1] {
+		if m.closeCall(sc) {
+			break // decode decides it with the program of single tokens
+		}
+		s.add(sc.argmax, sc.gap, o)
+		s.token, s.next = sc.argmax, s.next+1
+		if held = k == len(guess); s.done || held || sc.argmax != guess[k] {
+			break
+		}
+	}
+	run.forget(i, s.next)
+	return held
+}
+
+func repeated(x int32, n int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = x
+	}
+	return out
+}
