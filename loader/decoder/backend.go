@@ -170,7 +170,7 @@ func pluginIn(kind Kind, places []string) (string, error) {
 			}
 			continue
 		}
-		for _, pattern := range []string{"pjrt_c_api_" + string(kind) + "*plugin.so", "pjrt[-_]plugin[-_]" + string(kind) + "*.so", "xla_" + string(kind) + "*plugin.so"} {
+		for _, pattern := range []string{"pjrt_c_api_" + string(kind) + "*plugin.so", "pjrt?plugin?" + string(kind) + "*.so", "xla_" + string(kind) + "*plugin.so"} {
 			if m, _ := filepath.Glob(filepath.Join(p, pattern)); len(m) > 0 {
 				return filepath.Abs(m[0])
 			}

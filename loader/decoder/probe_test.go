@@ -1,0 +1,140 @@
+package decoder
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// attentionSummary computes from whole attention rows [heads, rows, T] what a probe reports of one of them.
+func attentionSummary(row []float32, spans [][2]int32) (argmax int32, gap float64, mass []float64) {
+	s := summarise(row) // the weights stand for logits: argmax and gap are the same thing
+	for _, span := range spans {
+		sum := 0.0
+		for _, w := range row[span[0]:span[1]] {
+			sum += float64(w)
+		}
+		mass = append(mass, sum)
+	}
+	return s.argmax, s.gap, mass
+}
+
+// TestProbe: what Ask's probe reports is what Trace's whole attention rows say, and these are what the float64 reference says.
+func TestProbe(t *testing.T) {
+	prompts := []*Prompt{
+		{IDs: tokens(500, 60), Question: 40, Answer: tokens(501, 3), Spans: [][2]int32{{0, 1}, {5, 25}, {60, 60}}},
+		{IDs: tokens(502, 33), Question: 20, Spans: [][2]int32{{0, 33}, {10, 10}, {32, 33}}},
+		{IDs: tokens(503, 101), Question: 40, Answer: tokens(504, 9), Spans: [][2]int32{{50, 101}, {1, 100}, {0, 101}}},
+	}
+	conds := []Condition{{Probe: true}, {}, {Edits: edits(t, "temperature=0.5:L1H2@question"), Probe: true}, {Edits: edits(t, "zero:L1H2")}}
+	ref := reference(t, ckpt(t, "float32"))
+	onBackends(t, func(t *testing.T, be *Backend) {
+		m := model(t, be, "float32")
+		replies := ask(t, m, prompts, conds, AskOptions{Batch: 2})
+		worst := 0.0
+		for i, p := range prompts {
+			for k, c := range conds {
+				a := replies[i][k].Attention
+				if (a != nil) != c.Probe {
+					t.Fatalf("prompt %d, condition %d: probed %t, want %t", i, k, a != nil, c.Probe)
+				}
+				if a == nil {
+					continue
+				}
+				n := max(1, len(p.Answer))
+				if a.Layers != 3 || a.Heads != 4 || a.Rows != n || a.Spans != 3 || len(a.Mass) != 3*4*n*3 || len(a.Argmax) != 3*4*n || len(a.Gap) != 3*4*n {
+					t.Fatalf("prompt %d: got %d x %d x %d x %d", i, a.Layers, a.Heads, a.Rows, a.Spans)
+				}
+				rows := rowRange(len(p.IDs)-1, len(p.IDs)-1+n)
+				tr := trace(t, m, p, c.Edits, TraceOptions{Attention: rows, Hidden: -1})
+				exact, err := ref.Forward(append(append([]int32(nil), p.IDs...), p.Answer...), gainsOf(c.Edits, p))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for l := range 3 {
+					for h := range 4 {
+						for r := range n {
+							at := (l*4+h)*n + r
+							row := tr.Attention[l][(h*n+r)*tr.T : (h*n+r+1)*tr.T]
+							arg, gap, mass := attentionSummary(row, p.Spans)
+							name := fmt.Sprintf("prompt %d, condition %d, %v, row %d", i, k, Head{l, h}, r)
+							if gap > 1e-6 && a.Argmax[at] != arg || math.Abs(float64(a.Gap[at])-gap) > 1e-6 {
+								t.Errorf("%s: got argmax %d by %g, want %d by %g", name, a.Argmax[at], a.Gap[at], arg, gap)
+							}
+							for s := range mass {
+								d := math.Abs(float64(a.Mass[at*3+s]) - mass[s])
+								worst = max(worst, d)
+								if !(d <= 1e-6) {
+									t.Errorf("%s, span %d: mass %g, want %g", name, s, a.Mass[at*3+s], mass[s])
+								}
+							}
+							for key, w := range row {
+								e := 0.0
+								if key < len(exact.Attention[l][h][rows[r]]) {
+									e = exact.Attention[l][h][rows[r]][key]
+								}
+								if math.Abs(float64(w)-e) > 1e-5 {
+									t.Fatalf("%s, key %d: weight %g, want %g", name, key, w, e)
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+		t.Logf("largest difference of a mass %.1e", worst)
+	})
+}
+
+// TestTrace holds Trace's hidden rows, queries and keys against the float64 reference, and its refusals.
+func TestTrace(t *testing.T) {
+	p := &Prompt{IDs: tokens(505, 60), Question: 40}
+	exact, err := reference(t, ckpt(t, "float32")).Forward(p.IDs, gainsOf(edits(t, "scale_planes=3:L1H2:slow4@question"), p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flat := func(x [][][]float64) (out []float64) { // [heads][T][dim]
+		for _, h := range x {
+			for _, r := range h {
+				out = append(out, r...)
+			}
+		}
+		return out
+	}
+	onBackends(t, func(t *testing.T, be *Backend) {
+		m := model(t, be, "float32")
+		tr := trace(t, m, p, edits(t, "scale_planes=3:L1H2:slow4@question"), TraceOptions{Hidden: 47, QK: []int{1}})
+		near := func(what string, got []float32, want []float64) {
+			wide := make([]float64, len(got))
+			for i, v := range got {
+				wide[i] = float64(v)
+			}
+			if d, _ := largest(wide, want); !(d <= 5e-5) {
+				t.Errorf("%s: off by %g", what, d)
+			}
+		}
+		for l := range 3 {
+			near(fmt.Sprintf("hidden %d", l), tr.Hidden[l], exact.Hidden[l][47])
+		}
+		byHead := func(x []float32) (out []float32) { // [T, heads, dim] -> [heads, T, dim]
+			for h := range 4 {
+				for r := range 60 {
+					out = append(out, x[(r*4+h)*16:(r*4+h+1)*16]...)
+				}
+			}
+			return out
+		}
+		qk := tr.QK[1]
+		near("q before rotation", byHead(qk.QPre), flat(exact.QPre[1]))
+		near("q after rotation", byHead(qk.QRot), flat(exact.QRot[1]))
+		near("k before rotation", qk.KPre, flat(exact.KPre[1]))
+		near("k after rotation", qk.KRot, flat(exact.KRot[1]))
+		for what, o := range map[string]TraceOptions{
+			"row 60": {Logits: []int{3, 60}, Hidden: -1}, "row -1": {Attention: []int{-1}, Hidden: -1}, "row 61": {Hidden: 61}, "layer 3": {Hidden: -1, QK: []int{3}},
+		} {
+			if _, err := m.Trace(t.Context(), p, nil, o); err == nil || err.Error()[:len(what)] != what {
+				t.Errorf("%s: got %v", what, err)
+			}
+		}
+	})
+}
