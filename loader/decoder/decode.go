@@ -2,28 +2,81 @@ package decoder
 
 import "context"
 
-// decodePending continues the greedy answers of jobs whose cache lies in a whole-sequence unit, several at a time. Batches have
-// one fixed size, so that a number does not depend on how many answers needed decoding.
-func (m *Model) decodePending(ctx context.Context, pending []*job, o *AskOptions) error {
-	byBucket := map[int][]*job{}
-	var order []int
-	for _, j := range pending {
-		if byBucket[j.unit.t] == nil {
-			order = append(order, j.unit.t)
-		}
-		byBucket[j.unit.t] = append(byBucket[j.unit.t], j)
+// waiting are greedy answers that wait for enough others to fill a batch, with the units whose caches they need.
+type waiting struct{ jobs []*job }
+
+func (w *waiting) add(jobs []*job) {
+	for _, j := range jobs {
+		j.unit.hold(1)
 	}
-	for _, t := range order {
-		js := byBucket[t]
-		for len(js) > 0 {
-			n := min(len(js), o.DecodeBatch)
-			if err := m.decodeBatch(ctx, js[:n], o); err != nil {
-				return err
-			}
-			js = js[n:]
+	w.jobs = append(w.jobs, jobs...)
+}
+
+// decode decodes batches as long as some bucket has at least `least` answers waiting.
+func (w *waiting) decode(ctx context.Context, m *Model, least int, o *AskOptions) error {
+	for {
+		batch := w.next(least, o.DecodeBatch)
+		if batch == nil {
+			return nil
+		}
+		err := m.decodeBatch(ctx, batch, o)
+		for _, j := range batch {
+			j.unit.hold(-1)
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return nil
+}
+
+// next takes up to n waiting jobs of one bucket that has at least `least` of them, the oldest first.
+func (w *waiting) next(least, n int) []*job {
+	count := map[int]int{}
+	for _, j := range w.jobs {
+		count[j.unit.t]++
+	}
+	var batch, rest []*job
+	for _, j := range w.jobs {
+		if len(batch) < n && count[j.unit.t] >= least && (batch == nil || batch[0].unit.t == j.unit.t) {
+			batch = append(batch, j)
+		} else {
+			rest = append(rest, j)
+		}
+	}
+	w.jobs = rest
+	return batch
+}
+
+// free lets go of the units of answers that will not be decoded any more.
+func (w *waiting) free() {
+	for _, j := range w.jobs {
+		j.unit.hold(-1)
+	}
+	w.jobs = nil
+}
+
+// hold counts who needs the unit's cache, and with it its parents'; the last to let go frees it.
+func (u *unit) hold(n int) {
+	for ; u != nil; u = u.parent {
+		if u.holds += n; u.holds == 0 {
+			u.free()
+		}
+	}
+}
+
+// decodePending decodes answers now, in batches that may not be full.
+func (m *Model) decodePending(ctx context.Context, jobs []*job, o *AskOptions) error {
+	var w waiting
+	w.jobs = jobs
+	for {
+		batch := w.next(1, o.DecodeBatch)
+		if batch == nil {
+			return nil
+		}
+		if err := m.decodeBatch(ctx, batch, o); err != nil {
+			return err
+		}
+	}
 }
 
 // decodeBatch decodes jobs of one bucket together; empty places repeat the last job and are ignored.

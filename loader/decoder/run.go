@@ -3,7 +3,6 @@ package decoder
 import (
 	"context"
 	"fmt"
-	"slices"
 )
 
 // job is one prompt under one condition on its way to a reply.
@@ -20,7 +19,7 @@ type job struct {
 	draft        []int32 // a guess at the greedy answer
 }
 
-// Ask puts every prompt to the model under every condition and calls emit with each reply, prompt by prompt.
+// Ask puts every prompt to the model under every condition and then calls emit with each reply, prompt by prompt.
 //
 // What conditions of a prompt have in common is computed once: layers below the first edited one (the shared trunk), and, for
 // edits that start at a later row, all rows before it (the kept cache). Results do not depend on what else is asked, only on
@@ -40,18 +39,53 @@ func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 			jobs[i] = append(jobs[i], &job{prompt: i, cond: j, p: p, c: rc, reply: &Reply{}})
 		}
 	}
+	var wait waiting
+	defer wait.free()
+	next := 0 // first prompt whose replies have not been handed on
 	for _, chunk := range m.chunks(prompts, jobs, conds, &o) {
-		if err := m.runChunk(ctx, chunk, conds, &o); err != nil {
+		if err := m.runChunk(ctx, chunk, conds, &wait, &o); err != nil {
 			return err
 		}
-		for _, g := range chunk {
-			for _, js := range g.jobs {
-				for _, j := range js {
-					if err := emit(j.prompt, j.cond, j.reply); err != nil {
-						return err
-					}
-				}
+		for ; next < len(jobs) && finished(jobs[next]); next++ {
+			if err := handOn(jobs[next], conds, emit); err != nil {
+				return err
 			}
+		}
+	}
+	if err := wait.decode(ctx, m, 1, &o); err != nil {
+		return err
+	}
+	for ; next < len(jobs); next++ {
+		if err := handOn(jobs[next], conds, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finished tells whether all replies to a prompt are complete.
+func finished(js []*job) bool {
+	for _, j := range js {
+		if j.alias == nil && !j.greedy.done {
+			return false
+		}
+	}
+	return true
+}
+
+// handOn emits the replies to one prompt. Jobs that are the same computation as another get its reply, and a probe that was carried
+// but not asked for is left out.
+func handOn(js []*job, conds []Condition, emit func(prompt, cond int, r *Reply) error) error {
+	for _, j := range js {
+		r := *j.reply
+		if j.alias != nil {
+			r = *j.alias.reply
+		}
+		if !conds[j.cond].Probe {
+			r.Attention = nil
+		}
+		if err := emit(j.prompt, j.cond, &r); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -98,12 +132,14 @@ func (m *Model) cacheBytes(t int) int64 {
 	return 2 * int64(m.Spec.Layers) * int64(m.cfg.kv*t*m.cfg.headDim) * int64(m.cfg.dtype.Size())
 }
 
-// runChunk computes all jobs of a few groups.
-func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition, o *AskOptions) error {
+// runChunk computes all jobs of a few groups but for the greedy answers that wait for a full batch.
+func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition, wait *waiting, o *AskOptions) error {
 	var units []*unit
 	defer func() {
 		for _, u := range units {
-			u.free()
+			if u.holds == 0 {
+				u.free()
+			}
 		}
 	}()
 	for _, g := range chunk {
@@ -113,27 +149,19 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 	if err := m.walk(ctx, units); err != nil {
 		return err
 	}
-	var plain, edited []*job
-	for _, g := range chunk {
-		for _, u := range g.units {
-			if err := m.scoreUnit(u, g, o); err != nil {
-				return err
-			}
-		}
-		for _, js := range g.jobs {
-			for _, j := range js {
-				switch {
-				case j.unit == nil || j.alias != nil || j.greedy.done:
-				case j.unit == g.base:
-					plain = append(plain, j)
-				default:
-					edited = append(edited, j)
-				}
-			}
+	for _, u := range units {
+		if err := m.scoreUnit(u, u.group, o); err != nil {
+			return err
 		}
 	}
-	if err := m.decodePending(ctx, plain, o); err != nil {
-		return err
+	plain, edited, cached := sortJobs(chunk)
+	if len(edited) > 0 || cached {
+		// The plain answers are the drafts of the others.
+		if err := m.decodePending(ctx, plain, o); err != nil {
+			return err
+		}
+	} else {
+		edited = plain
 	}
 	for _, g := range chunk {
 		for _, js := range g.jobs {
@@ -143,15 +171,29 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 			}
 		}
 	}
-	// Conditions together rather than prompts: those that leave the draft at once then share their batches.
-	slices.SortStableFunc(edited, func(a, b *job) int { return a.cond - b.cond })
-	if err := m.decodePending(ctx, edited, o); err != nil {
-		return err
-	}
+	wait.add(edited)
+	return wait.decode(ctx, m, o.DecodeBatch, o)
+}
+
+// sortJobs lists the jobs whose greedy answer goes on over a whole pass's cache, of the plain run and of edited ones, and tells
+// whether others run over the plain run's cache.
+func sortJobs(chunk []*group) (plain, edited []*job, cached bool) {
 	for _, g := range chunk {
-		finish(g, conds)
+		for _, js := range g.jobs {
+			for _, j := range js {
+				switch {
+				case j.unit == nil:
+					cached = true
+				case j.alias != nil || j.greedy.done:
+				case j.unit == g.base:
+					plain = append(plain, j)
+				default:
+					edited = append(edited, j)
+				}
+			}
+		}
 	}
-	return nil
+	return plain, edited, cached
 }
 
 // setDrafts guesses that the edited model answers a prompt like the plain one, if that was asked, or else as the prompt's draft says.
@@ -164,23 +206,6 @@ func setDrafts(g *group, js []*job) {
 	}
 	for _, j := range js {
 		j.draft = draft
-	}
-}
-
-// finish copies replies to jobs that are the same computation as another, and takes the probe from those that did not ask for it.
-func finish(g *group, conds []Condition) {
-	for _, js := range g.jobs {
-		for _, j := range js {
-			if j.alias != nil {
-				r := *j.alias.reply
-				j.reply = &r
-			}
-		}
-		for _, j := range js {
-			if !conds[j.cond].Probe {
-				j.reply.Attention = nil
-			}
-		}
 	}
 }
 
@@ -271,7 +296,7 @@ func (g *group) usePlain(k int) {
 
 // newUnit is a plain unit of the group's prompts, filled up to the batch size with copies of the last one.
 func (m *Model) newUnit(g *group, batch int) *unit {
-	u := &unit{t: g.bucket, conds: make([]*condition, batch)}
+	u := &unit{group: g, t: g.bucket, conds: make([]*condition, batch)}
 	for i := range batch {
 		p := g.jobs[min(i, len(g.jobs)-1)][0].p
 		u.ids = append(u.ids, append(append([]int32(nil), p.IDs...), p.Answer...))

@@ -19,6 +19,9 @@ type unit struct {
 	t     int          // bucket
 	conds []*condition // [B]; nil = unedited
 
+	group *group // whose prompts these are
+	holds int    // answers that wait to be decoded over this unit's cache
+
 	parent *unit // shares the layers below fork; nil = runs from the embedding
 	fork   int
 
