@@ -167,12 +167,21 @@ func TestSharedTrunk(t *testing.T) {
 		p := []*Prompt{{IDs: tokens(303, 64), Answer: tokens(304, 3)}}
 		conds := []Condition{{}, {Edits: edits(t, "zero:L2H1")}, {Edits: edits(t, "uniform:L1H1")}, {Edits: edits(t, "zero:L0H1")}}
 		before := m.Work().PrefillLayerRows
-		together := ask(t, m, p, conds, AskOptions{Batch: 1, MaxNew: 4})
+		together := ask(t, m, p, conds, AskOptions{Batch: 1})
 		if got, want := m.Work().PrefillLayerRows-before, int64(67*(3+1+2+3)); got != want {
 			t.Errorf("computed %d rows x layers, want %d", got, want)
 		}
 		for k, c := range conds {
-			sameReply(t, fmt.Sprintf("condition %d", k), ask(t, m, p, []Condition{c}, AskOptions{Batch: 1, MaxNew: 4})[0][0], together[0][k])
+			sameReply(t, fmt.Sprintf("condition %d", k), ask(t, m, p, []Condition{c}, AskOptions{Batch: 1})[0][0], together[0][k])
+		}
+		// Decoded answers are checked against the plain run's where there is one, several tokens a step: another shape of program.
+		decoded := ask(t, m, p, conds, AskOptions{Batch: 1, MaxNew: 4})[0]
+		for k, c := range conds {
+			alone := ask(t, m, p, []Condition{c}, AskOptions{Batch: 1, MaxNew: 4})[0][0]
+			if !slices.Equal(alone.Greedy, decoded[k].Greedy) {
+				t.Errorf("condition %d alone: got %v, want %v", k, alone.Greedy, decoded[k].Greedy)
+			}
+			within(t, m, fmt.Sprintf("condition %d alone: gaps", k), alone.GreedyGap, decoded[k].GreedyGap)
 		}
 	})
 }

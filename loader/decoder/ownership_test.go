@@ -33,7 +33,7 @@ var errStop = errors.New("stop")
 func walkPaths(t *testing.T, m *Model, ends bool) func() {
 	p := []*Prompt{{IDs: tokens(400, 60), Question: 50, Answer: tokens(401, 2), Spans: [][2]int32{{3, 9}}}}
 	conds := []Condition{
-		{Probe: true}, {Edits: edits(t, "zero:L2H2")}, {Edits: edits(t, "zero:L0H3@answer")},
+		{Probe: true}, {Edits: edits(t, "zero:L1H1")}, {Edits: edits(t, "zero:L0H1@answer")},
 	}
 	o := AskOptions{Batch: 1, DecodeBatch: 2, MaxNew: 3}
 	if !ends {
@@ -75,18 +75,18 @@ func (c *countdown) Err() error {
 
 // TestOwnership: walks leave nothing behind, whether they end well, by an error, or by a cancelled context.
 func TestOwnership(t *testing.T) {
-	// One layer's keys and values, 32 KiB, left behind by each of 200 walks would be 6 MiB.
+	// One sequence's keys and values, 32 KiB, left behind by each of 200 walks would be 6 MiB; device buffers are counted exactly.
 	const warm, allowed = 20, 4 << 20
 	onBackends(t, func(t *testing.T, be *Backend) {
-		shared := model(t, be, "float32")
+		small := model(t, be, "small")
 		for _, c := range []struct {
 			name  string
 			m     *Model
 			ends  bool
 			walks int
 		}{
-			{"whole walks", shared, false, 200}, {"early ends", shared, true, 50},
-			{"early ends, streamed", sibling(t, shared, ckpt(t, "float32"), Options{Memory: 1}), true, 50},
+			{"whole walks", small, false, 200}, {"early ends", small, true, 100},
+			{"early ends, streamed", sibling(t, small, ckpt(t, "small"), Options{Memory: 1}), true, 100},
 		} {
 			step := walkPaths(t, c.m, c.ends)
 			for range warm {
@@ -94,11 +94,15 @@ func TestOwnership(t *testing.T) {
 			}
 			settle(c.m)
 			rss, buffers := resident(t), liveBuffers(be)
+			if be.Kind != KindGo { // the collector would finalise what a walk forgot: count without it
+				defer debug.SetGCPercent(debug.SetGCPercent(-1))
+			}
 			for range c.walks {
 				step()
 			}
 			settle(c.m)
-			grown, more := resident(t)-rss, liveBuffers(be)-buffers
+			more := liveBuffers(be) - buffers
+			grown := resident(t) - rss
 			t.Logf("%s: %d walks: resident memory grew by %d KiB, device buffers by %d", c.name, c.walks, grown>>10, more)
 			if grown > allowed {
 				t.Errorf("%s: %d walks: resident memory grew by %d bytes", c.name, c.walks, grown)
