@@ -212,7 +212,7 @@ func setDrafts(g *group, js []*job) {
 // plan makes a group's units: the plain run if anything rests on it, and one for each condition that edits rows from the start.
 // All of them are the same program: where one condition is probed, every unit carries the probe.
 func (m *Model) plan(g *group, conds []Condition, o *AskOptions) {
-	whole, needBase := m.wholeConditions(g, conds)
+	whole, needBase, stop := m.wholeConditions(g, conds)
 	probing := o.Attention
 	for _, c := range conds {
 		probing = probing || c.Probe
@@ -228,6 +228,7 @@ func (m *Model) plan(g *group, conds []Condition, o *AskOptions) {
 	}
 	if needBase {
 		g.base = add()
+		g.base.stop = stop
 	}
 	for k, c := range conds {
 		switch {
@@ -237,13 +238,12 @@ func (m *Model) plan(g *group, conds []Condition, o *AskOptions) {
 		case whole[k]:
 			u := add()
 			u.readProbe = c.Probe
-			if u.parent = g.base; u.parent != nil && !c.Probe {
-				u.fork = m.Spec.Layers - 1 // a probe wants every layer, so that run starts at the first
+			if u.parent = g.base; u.parent != nil && !c.Probe { // a probe wants every layer, so that run starts at the first
+				u.fork = g.firstLayer(m, k)
 			}
 			for i, js := range g.jobs {
 				js[k].unit, js[k].row = u, i
 				u.conds[i] = js[k].c
-				u.fork = min(u.fork, js[k].c.first)
 			}
 		default:
 			g.base.keepKV = true
@@ -252,23 +252,34 @@ func (m *Model) plan(g *group, conds []Condition, o *AskOptions) {
 }
 
 // wholeConditions tells which conditions compute whole sequences, and whether the plain run is to be computed as well: because it
-// is asked for, because rows are computed over its cache, or because the layers that it spares the others are more than its own.
-func (m *Model) wholeConditions(g *group, conds []Condition) (whole []bool, needBase bool) {
+// is asked for, because rows are computed over its cache (both need all of it), or only as the trunk of several others.
+func (m *Model) wholeConditions(g *group, conds []Condition) (whole []bool, base bool, stop int) {
 	whole = make([]bool, len(conds))
-	spared := 0
+	spared, last := 0, 0
 	for k, c := range conds {
 		plain := len(c.Edits) == 0
 		whole[k] = !plain && (c.Probe || g.fromStart(k))
-		needBase = needBase || plain || !whole[k]
-		if whole[k] && !c.Probe {
-			first := m.Spec.Layers
-			for _, js := range g.jobs {
-				first = min(first, js[k].c.first)
-			}
-			spared += first
+		if !whole[k] {
+			base, stop = true, m.Spec.Layers
+			continue
+		}
+		if first := g.firstLayer(m, k); !c.Probe {
+			spared, last = spared+first, max(last, first)
 		}
 	}
-	return whole, needBase || spared > m.Spec.Layers
+	if !base && spared > last {
+		return whole, true, last
+	}
+	return whole, base, stop
+}
+
+// firstLayer is the first layer that condition k edits for any prompt of the group.
+func (g *group) firstLayer(m *Model, k int) int {
+	first := m.Spec.Layers - 1
+	for _, js := range g.jobs {
+		first = min(first, js[k].c.first)
+	}
+	return first
 }
 
 // fromStart tells whether condition k edits some prompt from its first row on.
@@ -296,7 +307,7 @@ func (g *group) usePlain(k int) {
 
 // newUnit is a plain unit of the group's prompts, filled up to the batch size with copies of the last one.
 func (m *Model) newUnit(g *group, batch int) *unit {
-	u := &unit{group: g, t: g.bucket, conds: make([]*condition, batch)}
+	u := &unit{group: g, t: g.bucket, stop: m.Spec.Layers, conds: make([]*condition, batch)}
 	for i := range batch {
 		p := g.jobs[min(i, len(g.jobs)-1)][0].p
 		u.ids = append(u.ids, append(append([]int32(nil), p.IDs...), p.Answer...))

@@ -24,6 +24,7 @@ type unit struct {
 
 	parent *unit // shares the layers below fork; nil = runs from the embedding
 	fork   int
+	stop   int // layers from here on are not run; a trunk that nobody reads stops at its last fork
 
 	probe     *probeInputs
 	readProbe bool         // what the probe saw is copied to the host
@@ -100,7 +101,7 @@ func (m *Model) walk(ctx context.Context, units []*unit) (err error) {
 			switch {
 			case u.parent != nil && l == u.fork:
 				forks = append(forks, u)
-			case l >= u.fork:
+			case l >= u.fork && l < u.stop:
 				others = append(others, u)
 			}
 		}
