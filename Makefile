@@ -35,10 +35,10 @@ demo: model ## find the retrieval heads of SmolLM2-135M-Instruct and switch them
 	$(BIN) study $(MODEL) --stages detect,knockout --limit 20 --dtype float32
 
 test: ## run all tests; the plugin and the demo model are fetched first where that is possible
-	@scripts/fetch.sh plugin model || echo "test: going on without; tests that need the missing file say so" >&2
+	@$(MAKE) --no-print-directory model || echo "test: going on without; tests that need the missing file say so" >&2
 	scripts/test.sh
 
-golden: fetch ## run all tests with every slow golden comparison
+golden: model ## run all tests with every slow golden comparison
 	HEADSCOPE_SLOW=1 scripts/test.sh -count=1 -timeout 120m
 
 race: ## run all tests under the race detector, slow ones left out
@@ -77,7 +77,7 @@ staticcheck: ## staticcheck at its pinned version (downloads it)
 ci: fmt-check tidy-check vet build variants lint ## everything that must hold before a change lands
 	$(MAKE) --no-print-directory test
 
-bench: build fetch ## speed against the block prototype and the Python peers
+bench: model ## speed against the block prototype and the Python peers
 	scripts/bench.sh
 
 device-test: build ## golden comparisons and tests on a CUDA device

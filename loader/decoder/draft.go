@@ -63,18 +63,26 @@ func (m *Model) decodeDrafts(ctx context.Context, run *cacheRun, jobs []*job, o 
 			return err
 		}
 		for i, j := range jobs {
-			if guesses[i] != nil && !m.acceptDraft(run, i, j, guesses[i], scores[i], o) {
+			if guesses[i] != nil && !m.acceptDraft(run, i, guessed{j, guesses[i], scores[i]}, o) {
 				j.draft = nil
 			}
 		}
 	}
 }
 
-// acceptDraft takes the sure tokens of a draft step and drops the cache rows of the others. It reports whether the whole guess held.
-func (m *Model) acceptDraft(run *cacheRun, i int, j *job, guess []int32, scores []rowScore, o *AskOptions) bool {
-	s := &j.greedy
+// guessed is one job's part of a draft step.
+type guessed struct {
+	job    *job
+	guess  []int32
+	scores []rowScore
+}
+
+// acceptDraft takes the sure tokens of batch row i's draft step and drops the cache rows of the others. It reports whether the whole
+// guess held.
+func (m *Model) acceptDraft(run *cacheRun, i int, g guessed, o *AskOptions) bool {
+	s, guess := &g.job.greedy, g.guess
 	held := false
-	for k, sc := range scores[:len(guess)+1] {
+	for k, sc := range g.scores[:len(guess)+1] {
 		if m.closeCall(sc) {
 			break // decode decides it with the program of single tokens
 		}

@@ -22,8 +22,10 @@ type job struct {
 // Ask puts every prompt to the model under every condition and then calls emit with each reply, prompt by prompt.
 //
 // What conditions of a prompt have in common is computed once: layers below the first edited one (the shared trunk), and, for
-// edits that start at a later row, all rows before it (the kept cache). Results do not depend on what else is asked, only on
-// the shapes that o fixes.
+// edits that start at a later row, all rows before it (the kept cache). Scores of whole passes, and every greedy token, depend on the
+// shapes that o fixes and not on what else is asked. What does: rows over a kept cache are computed in batches that the number of
+// such conditions sizes, and with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come from programs of eight
+// rows instead of one; both move numbers within the bound between shapes.
 func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit func(prompt, cond int, r *Reply) error) error {
 	o.fill()
 	jobs := make([][]*job, len(prompts))

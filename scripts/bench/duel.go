@@ -83,7 +83,7 @@ func (b *bench) fight(d *duel, m *decoder.Model, dtype string) error {
 				return nil
 			}
 			d.calibration = append(d.calibration, b.peer.calibrate(b.ctx))
-			r, err := b.peer.profile(b.ctx, b.o.model, file, dtype, len(prompts), b.o.sets)
+			r, err := b.peer.profile(b.ctx, profileArgs{b.o.model, file, dtype, len(prompts), b.o.sets})
 			d.peer = append(d.peer, r)
 			return err
 		}})

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/heads"
@@ -57,17 +58,26 @@ type peerRun struct {
 // total leaves out the perplexity phase and loading.
 func (r *peerRun) total() float64 { return r.argmax + r.copied + r.knockout }
 
+// profileArgs are the arguments of hf_profile.py that are used here.
+type profileArgs struct {
+	model, prompts, dtype string
+	n, sets               int
+}
+
 // profile runs hf_profile.py.
-func (p *peer) profile(ctx context.Context, model, prompts, dtype string, n, sets int) (*peerRun, error) {
-	out, err := p.script(ctx, "hf_profile.py", "--model", model, "--prompts", prompts, "--dtype", dtype, "--windows", "0",
-		"--n", strconv.Itoa(n), "--sets", strconv.Itoa(sets), "--threads", strconv.Itoa(runtime.NumCPU()))
+func (p *peer) profile(ctx context.Context, q profileArgs) (*peerRun, error) {
+	out, err := p.script(ctx, "hf_profile.py", "--model", q.model, "--prompts", q.prompts, "--dtype", q.dtype, "--windows", "0",
+		"--n", strconv.Itoa(q.n), "--sets", strconv.Itoa(q.sets), "--threads", strconv.Itoa(runtime.NumCPU()))
 	if err != nil {
 		return nil, err
 	}
 	return parseProfile(out)
 }
 
+// calibrate runs calib.py. On processors without bfloat16 products its second half takes minutes, so it gets half a minute.
 func (p *peer) calibrate(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
 	out, err := p.script(ctx, "calib.py")
 	if err != nil {
 		return err.Error()
