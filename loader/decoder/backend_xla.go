@@ -47,6 +47,9 @@ func openXLA(kind Kind, path string, num int, tf32 bool) (*Backend, error) {
 		b.Device = fmt.Sprintf("cuda:%d", num)
 	}
 	b.About = fmt.Sprintf("xla:%s (%s%s)", kind, filepath.Base(path), pluginVersion(open))
+	if kind == KindCUDA && tf32 {
+		b.About += ", TF32 products"
+	}
 	return b, nil
 }
 
