@@ -176,11 +176,16 @@ func pluginIn(kind Kind, places []string) (string, error) {
 			}
 		}
 	}
+	get := "run `make fetch`"
+	if kind == KindCUDA {
+		get = "put the CUDA plugin of a JAX release there as pjrt_c_api_cuda_plugin.so"
+	}
 	return "", &PluginError{
 		Err:    fmt.Errorf("no %s plugin found in %s", kind, strings.Join(places, ", ")),
-		Advice: "run `make fetch`, give --plugin FILE, set PJRT_PLUGIN_LIBRARY_PATH, or use --device go",
+		Advice: get + ", give --plugin FILE, set PJRT_PLUGIN_LIBRARY_PATH, or use --device go",
 	}
 }
+
 
 func kindOfPlugin(path string) Kind {
 	base := strings.ToLower(filepath.Base(path))
