@@ -1,9 +1,15 @@
 #!/bin/sh
 # Runs go test on every package: those that open a backend one at a time (XLA and the Go backend each use all cores), the
-# others together. Arguments go to go test.
+# others together. A package that passes is one line, one that fails is shown in full. What did not run is listed at the end.
+# Arguments go to go test.
 #
 #   scripts/test.sh [go test flags]
 set -eu
+
+cd "$(dirname "$0")/.."
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT TERM
 
 list=$(go list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}}' ./...)
 backend=$(printf '%s\n' "$list" | awk '$1 ~ /\.test$/ && / github\.com\/gomlx\/compute[ \/]/ {sub(/\.test$/, "", $1); print $1}')
@@ -13,13 +19,22 @@ if [ -z "$plain$backend" ]; then
 	exit 1
 fi
 
+: >"$tmp/notrun"
 rc=0
+run() { # go test arguments
+	{ go test -v "$@" || echo "$?" >"$tmp/failed"; } | awk -v notrun="$tmp/notrun" -f scripts/test.awk || rc=1
+	[ ! -e "$tmp/failed" ] || rc=1
+}
 if [ -n "$plain" ]; then
 	# shellcheck disable=SC2086 # a list of import paths
-	go test -timeout 15m "$@" $plain || rc=1
+	run -timeout 15m "$@" $plain
 fi
 if [ -n "$backend" ]; then
 	# shellcheck disable=SC2086
-	go test -p 1 -timeout 30m "$@" $backend || rc=1
+	run -p 1 -timeout 30m "$@" $backend
+fi
+if [ -s "$tmp/notrun" ]; then
+	echo "not run: $(wc -l <"$tmp/notrun" | tr -d ' ') tests"
+	cat "$tmp/notrun"
 fi
 exit "$rc"
