@@ -186,7 +186,6 @@ func pluginIn(kind Kind, places []string) (string, error) {
 	}
 }
 
-
 func kindOfPlugin(path string) Kind {
 	base := strings.ToLower(filepath.Base(path))
 	if strings.Contains(base, "cuda") || strings.Contains(base, "nvidia") {
