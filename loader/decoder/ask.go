@@ -13,13 +13,13 @@ type Prompt struct {
 	Question int        // first question row; 0 = not known, scopes haystack and question are then refused
 	Answer   []int32    // tokens fed after the prompt and scored; may be empty
 	Draft    []int32    // a guess at the greedy answer, such as the unmodified model's; saves decoding, changes no token
-	Spans    [][2]int32 // token spans [start, end) whose attention mass a probe reports; the same number for all prompts
+	Spans    [][2]int32 // token spans [start, end) whose attention mass a probe reports
 }
 
 // Condition is what is done to the model while a prompt is processed. No edits = the unmodified model.
 type Condition struct {
 	Edits []Edit
-	Probe bool // report attention at rows T-1 .. T-2+max(1, len(Answer))
+	Probe bool // report attention at rows T-1 .. T-2+max(1, len(Answer)), 64 of them at most
 }
 
 // AskOptions says how much of the answer is wanted and in which batches. Batch shapes decide the last bits of a number, so they
@@ -31,7 +31,7 @@ type AskOptions struct {
 	EOS         []int32 // ends a greedy answer; part of it
 	Batch       int     // sequences in a prefill batch; 0 = 1
 	DecodeBatch int     // sequences decoded together; 0 = 8
-	CacheBytes  int64   // keys and values kept at once; 0 = 512 MiB. Never changes a number
+	CacheBytes  int64   // keys and values of the prompts in work together, beside those of answers that wait to be decoded; 0 = 512 MiB
 }
 
 // Reply is what the model says to one prompt under one condition.
@@ -40,7 +40,7 @@ type Reply struct {
 	Argmax    []int32    // at rows T-1 .. T-1+len(Answer)
 	Gap       []float32  // between the two largest logits at those rows
 	Greedy    []int32    // greedy answer, nil when MaxNew is 0
-	GreedyGap []float32  // smallest matters: how far each step was from another token
+	GreedyGap []float32  // between the two largest logits at each step of Greedy
 	Verified  bool       // Greedy was read off the fed answer
 	Fragile   bool       // a step was closer than the bound between program shapes
 	Attention *Attention // nil unless probed
@@ -65,8 +65,8 @@ const (
 func (m *Model) closeCall(s rowScore) bool { return float64(s.gap) <= m.FragileGap(float64(s.scale)) }
 
 // FragileGap is the gap between the two largest logits below which an argmax counts as fragile, for logits of the given scale.
-// In float32 it is 10 x 2e-6 x layers x scale; in bfloat16 one rounding of the residual, 2^-8, takes the place of the 2e-6 and
-// grows with the square root of the layers.
+// In float32 it is 10 x 2e-6 x layers x scale. In bfloat16 it is scale x sqrt(layers) / 1024: a quarter of one rounding, 2^-8, growing
+// with the square root of the layers. Section f of scripts/bench holds both against the differences that it observes.
 func (m *Model) FragileGap(scale float64) float64 {
 	if m.cfg.dtype == dtypes.BFloat16 {
 		return scale / 256 * math.Sqrt(float64(m.Spec.Layers)) / 4

@@ -3,8 +3,8 @@ package decoder
 import "math"
 
 // scoreUnit reads the answer rows of a walked unit and starts the greedy answer of its jobs.
-func (m *Model) scoreUnit(u *unit, g *group, o *AskOptions) error {
-	used := false
+func (m *Model) scoreUnit(u *unit, o *AskOptions) error {
+	g, used := u.group, false
 	for _, js := range g.jobs {
 		for _, j := range js {
 			used = used || (j.unit == u && j.alias == nil)
@@ -18,7 +18,7 @@ func (m *Model) scoreUnit(u *unit, g *group, o *AskOptions) error {
 		var idx, targets [][]int32
 		for i := range u.b() {
 			p := g.jobs[min(i, len(g.jobs)-1)][0].p
-			rows, want := answerRows(p, n, 0)
+			rows, want := answerRows(p, n)
 			idx, targets = append(idx, rows), append(targets, want)
 		}
 		scores, err := m.scoreRows(u.x, idx, targets)
@@ -39,11 +39,12 @@ func (m *Model) scoreUnit(u *unit, g *group, o *AskOptions) error {
 	return nil
 }
 
-// answerRows lists n rows from T-1 on, less offset, and the token that each should predict (0 after the last).
-func answerRows(p *Prompt, n, offset int) (rows, targets []int32) {
+// answerRows lists n rows from T-1 on, the last one again where the answer is shorter, and the token that each should predict (0
+// after the answer's last).
+func answerRows(p *Prompt, n int) (rows, targets []int32) {
 	for r := range n {
 		k := min(r, len(p.Answer))
-		rows = append(rows, int32(len(p.IDs)-1+k-offset))
+		rows = append(rows, int32(len(p.IDs)-1+k))
 		t := int32(0)
 		if k < len(p.Answer) {
 			t = p.Answer[k]

@@ -66,8 +66,7 @@ func (u *unit) hold(n int) {
 
 // decodePending decodes answers now, in batches that may not be full.
 func (m *Model) decodePending(ctx context.Context, jobs []*job, o *AskOptions) error {
-	var w waiting
-	w.jobs = jobs
+	w := waiting{jobs} // not added: the units are the caller's until all that rests on them is computed
 	for {
 		batch := w.next(1, o.DecodeBatch)
 		if batch == nil {
@@ -157,7 +156,7 @@ func (m *Model) decode(ctx context.Context, run *cacheRun, jobs []*job, o *AskOp
 
 // runCached computes the jobs of one prompt whose edits start at a later row: only the rows from there on, conditions as batch
 // rows, over the plain run's cache.
-func (m *Model) runCached(ctx context.Context, g *group, js []*job, o *AskOptions) error {
+func (m *Model) runCached(ctx context.Context, js []*job, plain cacheRow, o *AskOptions) error {
 	byRow := map[int][]*job{}
 	var order []int
 	for _, j := range js {
@@ -171,7 +170,7 @@ func (m *Model) runCached(ctx context.Context, g *group, js []*job, o *AskOption
 	if len(order) == 0 {
 		return nil
 	}
-	kv, err := m.stack([]cacheRow{{g.base, g.rowOf(js)}})
+	kv, err := m.stack([]cacheRow{plain})
 	if err != nil {
 		return err
 	}
@@ -192,15 +191,6 @@ func (m *Model) runCached(ctx context.Context, g *group, js []*job, o *AskOption
 
 // maxConditions is how many conditions of a prompt share a row program.
 const maxConditions = 16
-
-func (g *group) rowOf(js []*job) int {
-	for i := range g.jobs {
-		if &g.jobs[i][0] == &js[0] {
-			return i
-		}
-	}
-	return 0
-}
 
 // cachedBatch runs the rows lo .. T+len(Answer)-1 under each condition, scores the answer and decodes on.
 func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, batch int, o *AskOptions) error {

@@ -1,5 +1,5 @@
-// Package decoder is the model graph and all that runs it: value types (Head, Edit, Scope), one compiled decoder block, the walk
-// through the layers, shared trunks, kept caches, greedy decoding.
+// Package decoder is the model graph and all that runs it: value types (Head, Edit, Scope, Prompt, Condition), one compiled decoder
+// block, the walk through the layers, shared trunks, kept caches, greedy decoding.
 //
 // The mental model: a study asks thousands of "what if" questions of one model, so an intervention is data. One block is compiled
 // for a batch and length bucket; its arguments are the residual stream, one layer's weights, the rotary tables and the edits'
@@ -18,12 +18,16 @@
 //   - Layer-major walk: all queued batches pass layer l before layer l+1 is needed, so weights can be streamed (weights.go, walk.go).
 //   - Shared trunk: conditions on one prompt start at their first edited layer, from the plain run's residual (run.go).
 //   - Rows over a kept cache: edits that start at a later row leave the earlier keys and values as they are, and only the later rows
-//     are computed, conditions as batch rows (rows.go, rowblock.go). Keys are kept before rotation.
+//     are computed, conditions as batch rows (rows.go, rowblock.go). Keys are kept before rotation; a run rotates those of its prompts
+//     once, its own new ones at each step.
 //   - Rows, not matrices: a probe computes its few attention rows anew; attention itself is tiled (block.go).
 //   - Fed answers: prompt and expected answer go in together; where every token is the argmax by a safe margin, greedy decoding
 //     would have said the same (collect.go).
+//   - Drafts: an edited model mostly answers like the plain one, so that answer is checked several tokens a step (draft.go).
+//   - Full batches: answers that need decoding wait until as many of one bucket are there as are decoded together (decode.go).
 //
-// Reading order: edit.go, gains.go, graph.go, block.go, rowblock.go, walk.go, rows.go, run.go, collect.go, decode.go.
+// Reading order: edit.go, gains.go, graph.go, block.go, rowblock.go, walk.go, rows.go, run.go, collect.go, decode.go, draft.go.
 //
-// Place in the map: above loader and rope, below heads, patch and harness. With harness/pretrain it is the only user of GoMLX's graph.
+// Place in the map: above loader and rope, below heads, patch and harness. Only the yardstick of scripts/bench uses GoMLX's graph
+// beside it.
 package decoder

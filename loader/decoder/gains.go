@@ -21,7 +21,6 @@ type condition struct {
 	layers map[int]*layerEdit
 	first  int // first edited layer, or the number of layers
 	lo     int // first edited row over all edits
-	finite bool
 }
 
 type geometry struct {

@@ -37,7 +37,7 @@ type Model struct {
 	identity map[int]*editTensors // by batch size
 	window   *tensors.Tensor
 
-	prefillRows, tailRows int64 // rows computed, padding left out: what Work reports
+	prefillRows, tailRows int64 // rows x layers: what Work reports
 }
 
 type positionTable struct{ cos, sin *tensors.Tensor } // [P, planes]
@@ -101,7 +101,8 @@ func (m *Model) Backend() *Backend { return m.be }
 // Streamed tells whether layers are uploaded anew for each walk because the weights do not fit the memory budget.
 func (m *Model) Streamed() bool { return m.weights.streamed }
 
-// Work counts the rows computed so far: those of whole sequences and those over a kept cache. Padding is not counted.
+// Work counts the rows computed so far: those of whole sequences and those over a kept cache. Padding to a bucket is not counted;
+// the copies that fill a batch are.
 type Work struct {
 	PrefillLayerRows int64 `json:"prefill_layer_rows"` // rows x layers
 	CacheLayerRows   int64 `json:"cache_layer_rows"`
@@ -163,6 +164,7 @@ func (m *Model) positionsUpTo(p int) (*positionTable, error) {
 	}
 	st, err := m.be.floats(sin, m.cfg.dtype, p, m.cfg.planes())
 	if err != nil {
+		free(ct)
 		return nil, err
 	}
 	t := &positionTable{ct, st}
@@ -217,17 +219,23 @@ func (m *Model) layerEdits(l int, batch []*condition) (e *editTensors, owned boo
 	}
 	b, h := len(batch), m.cfg.heads
 	e = &editTensors{}
+	defer func() {
+		if err != nil {
+			e.free()
+			e = nil
+		}
+	}()
 	if e.head, err = m.be.floats(head, dtypes.Float32, b, h); err != nil {
-		return nil, false, err
+		return e, false, err
 	}
 	if e.q, err = m.be.floats(q, dtypes.Float32, b, h, m.cfg.planes()+1); err != nil {
-		return nil, false, err
+		return e, false, err
 	}
 	if e.headRows, err = m.be.ints(headRows, b, h, 2); err != nil {
-		return nil, false, err
+		return e, false, err
 	}
 	if e.qRows, err = m.be.ints(qRows, b, h, 2); err != nil {
-		return nil, false, err
+		return e, false, err
 	}
 	if !edited {
 		m.identity[b] = e

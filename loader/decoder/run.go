@@ -24,8 +24,9 @@ type job struct {
 // What conditions of a prompt have in common is computed once: layers below the first edited one (the shared trunk), and, for
 // edits that start at a later row, all rows before it (the kept cache). Scores of whole passes, and every greedy token, depend on the
 // shapes that o fixes and not on what else is asked. What does: rows over a kept cache are computed in batches that the number of
-// such conditions sizes, and with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come from programs of eight
-// rows instead of one; both move numbers within the bound between shapes.
+// such conditions sizes; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come from programs of eight
+// rows instead of one; and a batch mate's draft moves the slots that later tokens take. All move numbers within the bound between
+// shapes, and the same question gives the same bits again.
 func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit func(prompt, cond int, r *Reply) error) error {
 	o.fill()
 	jobs := make([][]*job, len(prompts))
@@ -152,7 +153,7 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 		return err
 	}
 	for _, u := range units {
-		if err := m.scoreUnit(u, u.group, o); err != nil {
+		if err := m.scoreUnit(u, o); err != nil {
 			return err
 		}
 	}
@@ -166,9 +167,9 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 		edited = plain
 	}
 	for _, g := range chunk {
-		for _, js := range g.jobs {
+		for i, js := range g.jobs {
 			setDrafts(g, js)
-			if err := m.runCached(ctx, g, js, o); err != nil {
+			if err := m.runCached(ctx, js, cacheRow{g.base, i}, o); err != nil {
 				return err
 			}
 		}

@@ -29,8 +29,8 @@ type QueryKey struct {
 	KPre, KRot []float32 // [kvHeads, T, headDim]
 }
 
-// Trace runs one whole sequence under the given edits and returns what o asks for. Question is the first question row, 0 if
-// the edits do not need one; prompt is how many of the ids are the prompt (scopes answer and last), 0 = all.
+// Trace runs one whole sequence, p.IDs and then p.Answer, under the given edits and returns what o asks for. Scopes count from p as
+// in Ask. Draft and Spans are not used.
 func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptions) (*Trace, error) {
 	if err := m.check(0, p, &AskOptions{}); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
-// kvPair is one layer's keys (before rotation) and values, [B, KV, T, D].
+// kvPair is one layer's keys and values, [B, KV, T, D]. A unit's keys are before rotation, those of a promptCache after it.
 type kvPair struct{ k, v *tensors.Tensor }
 
 // unit is a batch of whole sequences under one condition each, walked through the layers together.
@@ -80,7 +80,8 @@ func (u *unit) layerKV(l int) kvPair {
 	return u.kv[l]
 }
 
-// walk runs the units through all layers, a layer at a time, and leaves each unit's last residual in u.x.
+// walk runs the units through all layers, a layer at a time, and leaves each unit's last residual in u.x (a trunk's: the one that
+// enters layer u.stop).
 func (m *Model) walk(ctx context.Context, units []*unit) (err error) {
 	for _, u := range units {
 		if err := m.startUnit(u); err != nil {

@@ -170,11 +170,7 @@ func (s *weightStore) finalLayer() (*finalWeights, error) {
 // upload copies one tensor to the device in the store's dtype, straight into the device's buffer where the backend shares
 // memory with the host.
 func (s *weightStore) upload(name string) (*tensors.Tensor, error) {
-	info, ok := s.ckpt.Weights.Info(name)
-	if !ok {
-		return nil, fmt.Errorf("%s: tensor %s is missing", s.ckpt.Dir, name)
-	}
-	raw, err := s.ckpt.Weights.Bytes(name)
+	info, raw, err := s.mapped(name)
 	if err != nil {
 		return nil, err
 	}
@@ -207,15 +203,21 @@ func (s *weightStore) upload(name string) (*tensors.Tensor, error) {
 	return s.be.floats(values, s.dtype, info.Shape...)
 }
 
+// mapped returns a tensor's header and its bytes in the memory map.
+func (s *weightStore) mapped(name string) (safetensors.Info, []byte, error) {
+	info, ok := s.ckpt.Weights.Info(name)
+	if !ok {
+		return info, nil, fmt.Errorf("%s: tensor %s is missing", s.ckpt.Dir, name)
+	}
+	raw, err := s.ckpt.Weights.Bytes(name)
+	return info, raw, err
+}
+
 // embed looks token ids up on the host, from the memory map: a few rows of a matrix that need not be on the device.
 // The result is [len(ids), hidden] float32 values.
 func (s *weightStore) embed(ids []int32) ([]float32, error) {
 	name := s.ckpt.Spec.Names.Embed
-	info, ok := s.ckpt.Weights.Info(name)
-	if !ok {
-		return nil, fmt.Errorf("%s: tensor %s is missing", s.ckpt.Dir, name)
-	}
-	raw, err := s.ckpt.Weights.Bytes(name)
+	info, raw, err := s.mapped(name)
 	if err != nil {
 		return nil, err
 	}
