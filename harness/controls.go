@@ -59,7 +59,11 @@ func chooseTarget(p *Plan, spec *loader.Spec, d *Detection) (*target, error) {
 func controlPool(spec *loader.Spec, k *PlanKnockout, d *Detection) (heads.Set, string) {
 	if d == nil {
 		all := heads.NewScores("none", spec.Layers, spec.Heads)
-		return patch.LayerPool(all, 1, k.Exclude), "layer: heads of the same layer outside the set and what its source's detectors flag"
+		name := "layer: heads of the same layer outside the set"
+		if n := len(k.Exclude.Minus(k.Heads.Set())); n > 0 {
+			name += fmt.Sprintf(" and the %d others that its source's detectors flag", n)
+		}
+		return patch.LayerPool(all, 1, k.Exclude), name
 	}
 	argmax, _ := d.Score("argmax_last")
 	name := fmt.Sprintf("layer: heads of the same layer with argmax_last < %g", d.Threshold)
@@ -69,6 +73,11 @@ func controlPool(spec *loader.Spec, k *PlanKnockout, d *Detection) (heads.Set, s
 	return patch.LayerPool(argmax, d.Threshold, k.Exclude, d.flagged()), name
 }
 
+// withoutName and controlName are the names of the knockout stage's own conditions.
+func withoutName(scope decoder.Scope) string { return "without@" + string(scope) }
+
+func controlName(i int, scope decoder.Scope) string { return fmt.Sprintf("control%d@%s", i, scope) }
+
 // knockoutConditions lists what the knockout stage asks: for each scope the target and its controls, then what the user named.
 func knockoutConditions(p *Plan, t *target) []condition {
 	var out []condition
@@ -77,14 +86,14 @@ func knockoutConditions(p *Plan, t *target) []condition {
 		if len(t.heads) == 0 {
 			break
 		}
-		main := condition{name: "without@" + string(scope), edits: patch.ZeroHeads(t.heads, scope), heads: t.heads, scope: scope}
+		main := condition{name: withoutName(scope), edits: patch.ZeroHeads(t.heads, scope), heads: t.heads, scope: scope}
 		out = append(out, main)
 		if t.controls == nil {
 			continue
 		}
 		for i, set := range t.controls.Sets {
 			out = append(out, condition{
-				name: fmt.Sprintf("control%d@%s", i, scope), edits: patch.ZeroHeads(set, scope), heads: set, scope: scope, controlOf: main.name,
+				name: controlName(i, scope), edits: patch.ZeroHeads(set, scope), heads: set, scope: scope, controlOf: main.name,
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"github.com/headscope/headscope/stats"
@@ -84,6 +85,9 @@ func compare(s *PlanStats, r *ConditionResult, trials, base []Trial) {
 	r.Metrics.Change = &change
 	b, c := stats.Discordant(hitBefore, hitAfter)
 	m := stats.McNemar(b, c)
+	if len(before) == 0 {
+		m.P, m.Log10P = math.NaN(), math.NaN()
+	}
 	r.Metrics.McNemar = &Paired{Lost: b, Gained: c, P: Number(m.P), Log10P: Number(m.Log10P), Of: len(before), About: "prompts only"}
 }
 
@@ -110,10 +114,12 @@ func effects(conds []ConditionResult) []Effect {
 		}
 		test := stats.HeadSetTest(drop(c), drops)
 		e := Effect{Condition: c.Name, Controls: test.Controls, AtLeast: test.AtLeast, Method: "head-set randomisation on the drop of sum_logprob"}
-		if test.Controls >= fewestControls {
-			p := Number(test.P)
+		switch p := Number(test.P); {
+		case math.IsNaN(test.P):
+			e.Reason = "is undefined: one of the drops is not a number"
+		case test.Controls >= fewestControls:
 			e.P = &p
-		} else {
+		default:
 			e.Reason = "needs >= 19 controls"
 		}
 		out = append(out, e)

@@ -58,5 +58,6 @@ func tensorLine(w *safetensors.Store, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	defer w.Release(name) // hashing need not keep the whole checkpoint resident
 	return fmt.Sprintf("%s %s %v %x\n", name, info.DType, info.Shape, sha256.Sum256(data)), nil
 }

@@ -44,7 +44,7 @@ type Plan struct {
 	Stages        []string      `json:"stages"`
 	Model         PlanModel     `json:"model"`
 	Prompts       PlanPrompts   `json:"prompts"`
-	DetectPrompts *PlanPrompts  `json:"detect_prompts,omitempty"` // null: the same prompts, an in-sample study
+	DetectPrompts *PlanPrompts  `json:"detect_prompts,omitempty"` // absent: the same prompts, an in-sample study
 	Detect        *PlanDetect   `json:"detect,omitempty"`
 	Knockout      *PlanKnockout `json:"knockout,omitempty"`
 	Conditions    []NamedEdits  `json:"conditions,omitempty"` // asked for by name, beside the knock-outs

@@ -28,7 +28,7 @@ type Prompt struct {
 // answer: prompt and answer have to fit the model's window. Errors name file, line and prompt.
 func (f *PromptFile) Tokenize(spec *loader.Spec, tok *tokenizer.Tokenizer, maxNew int) ([]*Prompt, error) {
 	if tok == nil {
-		return nil, &hintError{fmt.Errorf("the checkpoint has no tokenizer.json"), "prompts are texts: put the model's tokenizer.json into its folder"}
+		return nil, errNoTokenizer()
 	}
 	out := make([]*Prompt, len(f.Specs))
 	for i := range f.Specs {

@@ -131,7 +131,7 @@ func metricOf(e stats.Estimate, method string, of int) Metric {
 type Metrics struct {
 	Recall     Metric  `json:"recall"`
 	Flipped    *[2]int `json:"recall_hits_if_fragile_flip,omitempty"` // fewest and most hits, had every fragile trial gone the other way
-	SumLogProb Metric  `json:"sum_logprob"`                           // of the answer's tokens, mean over prompts
+	SumLogProb Metric  `json:"sum_logprob"`                           // of the answer's tokens, natural logarithm, mean over prompts
 	Change     *Metric `json:"sum_logprob_change,omitempty"`          // against the unmodified model, same prompts
 	McNemar    *Paired `json:"mcnemar,omitempty"`
 }
@@ -140,9 +140,9 @@ type Metrics struct {
 type Paired struct {
 	Lost   int    `json:"lost"`   // hits of the unmodified model that are gone
 	Gained int    `json:"gained"` // the other way
-	P      Number `json:"p"`
+	P      Number `json:"p"`      // two-sided; null without a pair
 	Log10P Number `json:"log10_p"`
-	Of     int    `json:"of"`
+	Of     int    `json:"of"`    // pairs
 	About  string `json:"about"` // "prompts only"
 }
 
@@ -163,7 +163,7 @@ type Effect struct {
 	Condition string  `json:"condition"`
 	Controls  int     `json:"controls"`
 	AtLeast   int     `json:"at_least"` // controls with a drop of the log-probability at least as large
-	P         *Number `json:"p"`        // head-set randomisation; null with fewer than 19 controls
+	P         *Number `json:"p"`        // head-set randomisation, one-sided; null where reason says why
 	Reason    string  `json:"reason,omitempty"`
 	Method    string  `json:"method"`
 }

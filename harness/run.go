@@ -22,14 +22,14 @@ type Options struct {
 	Prompts       *PromptFile
 	DetectPrompts *PromptFile // nil: detect on Prompts, and say so
 
-	Edits      []decoder.Edit // in force while detecting
-	Threshold  float64        // argmax_last of a retrieval head, inclusive
-	Heads      heads.Ranking  // heads to knock out; nil: those that the detect stage finds
-	Exclude    heads.Set      // never drawn as controls
-	Top        int            // knock out only the best so many; 0 = all
-	Controls   int            // matched control sets
-	Scopes     []decoder.Scope
-	Conditions []NamedEdits // further conditions of the knockout stage
+	Edits      []decoder.Edit  // in force while detecting
+	Threshold  float64         // argmax_last of a retrieval head, inclusive
+	Heads      heads.Ranking   // heads to knock out; nil: those that the detect stage finds
+	Exclude    heads.Set       // never drawn as controls
+	Top        int             // knock out only the best so many; 0 = all
+	Controls   int             // matched control sets
+	Scopes     []decoder.Scope // at which the heads are off; none: only Conditions are asked
+	Conditions []NamedEdits    // further conditions of the knockout stage
 
 	MaxNew      int  // longest greedy answer
 	FullAnswers bool // decode every answer to its end, also where the fed answer already decides it
@@ -63,6 +63,8 @@ func (o *Options) check() error {
 		return usagef("stages are detect and knockout", "no stages")
 	case knockout && !detect && len(o.Heads) == 0 && len(o.Conditions) == 0:
 		return usagef("give --heads LIST or FILE, or --edit, or run the detect stage too", "no heads to knock out")
+	case knockout && len(o.Scopes) == 0 && len(o.Conditions) == 0:
+		return usagef("give --scope all, or another", "no scope to knock heads out at")
 	case detect && !(o.Threshold > 0 && o.Threshold <= 1):
 		return usagef("argmax_last is a share of prompts", "threshold %g is not in (0, 1]", o.Threshold)
 	case o.Controls < 0 || o.Top < 0:
@@ -79,13 +81,27 @@ func (o *Options) check() error {
 	if err := checkEdits(s, o.Edits); err != nil {
 		return err
 	}
+	return o.checkNames()
+}
+
+// checkNames refuses two conditions of one name: trials are sorted and resumed by it.
+func (o *Options) checkNames() error {
 	names := map[string]bool{baseline: true}
+	for _, scope := range o.Scopes {
+		if names[withoutName(scope)] {
+			return usagef("give each scope once", "scope %s is there twice", scope)
+		}
+		names[withoutName(scope)] = true
+		for i := range o.Controls {
+			names[controlName(i, scope)] = true
+		}
+	}
 	for _, c := range o.Conditions {
 		if names[c.Name] {
 			return usagef("give each condition its own name", "condition %q is there twice", c.Name)
 		}
 		names[c.Name] = true
-		if err := checkEdits(s, c.Edits); err != nil {
+		if err := checkEdits(&o.Checkpoint.Spec, c.Edits); err != nil {
 			return err
 		}
 	}

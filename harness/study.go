@@ -161,7 +161,9 @@ func (s *Study) detect(ctx context.Context, r *runner, res *Result) ([]Trial, er
 	res.take(trials)
 	sum := summarise(&s.Plan.Statistics, &c, StageDetect, trials, nil)
 	res.Conditions = append(res.Conditions, sum)
-	res.Metrics = &sum.Metrics
+	if name == baseline {
+		res.Metrics = &sum.Metrics
+	}
 	if s.sharesBaseline() {
 		return trials, nil
 	}

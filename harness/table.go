@@ -94,7 +94,10 @@ func (r *Result) conditionRows() [][]string {
 			row[5], row[6] = signed(*m.Change, 3), interval(*m.Change, 3)
 		}
 		if m.McNemar != nil {
-			row[7] = strconv.FormatFloat(float64(m.McNemar.P), 'g', 2, 64)
+			row[7] = "-"
+			if m.McNemar.Of > 0 {
+				row[7] = strconv.FormatFloat(float64(m.McNemar.P), 'g', 2, 64)
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -110,7 +113,7 @@ func (r *Result) title(c *ConditionResult) string {
 	case c.ControlOf != "":
 		name, _, _ := strings.Cut(c.Name, "@")
 		return fmt.Sprintf("  %s: %d others%s", name, len(c.Heads), scope)
-	case strings.HasPrefix(c.Name, "without@"):
+	case c.Scope != "":
 		return fmt.Sprintf("without %d heads%s", len(c.Heads), scope)
 	case c.Stage == StageDetect && r.Plan.DetectPrompts != nil:
 		return c.Name + " (detect prompts)"
@@ -131,6 +134,12 @@ func (r *Result) notes() []string {
 	}
 	if r.InSample != nil && *r.InSample {
 		n = append(n, "In-sample: the heads were detected on prompts that they are tested on (--detect-prompts FILE gives others).")
+	}
+	if k := r.Plan.Knockout; k != nil && len(k.Heads) > 0 && r.Detection == nil {
+		n = append(n, "The heads were given: whether they were detected on these prompts is not known here.")
+	}
+	if k := r.Plan.Knockout; k != nil && len(k.Heads) == 0 && r.Detection != nil && k.Top > len(r.Detection.Heads) {
+		n = append(n, fmt.Sprintf("The best %d heads were asked for: %d of them are below the threshold.", k.Top, k.Top-len(r.Detection.Heads)))
 	}
 	for _, e := range r.Effects {
 		p := "p " + e.Reason

@@ -99,8 +99,7 @@ func (t *trialsFile) cut(end, size int64) error {
 			return fmt.Errorf("%s: %w", t.path, err)
 		}
 	}
-	_, err := t.f.Seek(0, io.SeekEnd)
-	if err != nil && end > 0 {
+	if _, err := t.f.Seek(0, io.SeekEnd); err != nil {
 		return fmt.Errorf("%s: %w", t.path, err)
 	}
 	return nil
@@ -163,8 +162,10 @@ func (t *trialsFile) whole(id unitID, want int) ([]Trial, error) {
 	if err := t.f.Truncate(u.start); err != nil {
 		return nil, writeError(t.path, err)
 	}
-	_, err := t.f.Seek(0, io.SeekEnd)
-	return nil, err
+	if _, err := t.f.Seek(0, io.SeekEnd); err != nil {
+		return nil, writeError(t.path, err)
+	}
+	return nil, nil
 }
 
 // add writes a whole unit, one line a trial.

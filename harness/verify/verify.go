@@ -25,7 +25,7 @@ const (
 	TolBFloat16  = 0.5  // logits from bfloat16 weights and activations
 )
 
-// Options narrows a comparison.
+// Options says how the folder's model is run.
 type Options struct {
 	Memory int64 // as decoder.Options.Memory: small values make the layers stream
 }
@@ -37,7 +37,6 @@ type Line struct {
 	Tolerance float64 `json:"tolerance"`
 	OK        bool    `json:"ok"`
 	Skipped   string  `json:"skipped,omitempty"` // why it was not compared
-	Note      string  `json:"note,omitempty"`
 }
 
 // Report is the outcome for one folder.
@@ -66,9 +65,6 @@ func (r *Report) Write(w io.Writer) error {
 		detail := fmt.Sprintf("%.2g (tolerance %.2g)", l.Diff, l.Tolerance)
 		if l.Skipped != "" {
 			detail = l.Skipped
-		}
-		if l.Note != "" {
-			detail += "  " + l.Note
 		}
 		fmt.Fprintf(tw, "  %s\t%s\t%s\n", l.Name, state, detail)
 	}
@@ -118,12 +114,6 @@ func Dir(ctx context.Context, be *decoder.Backend, dir string, o Options) (*Repo
 
 // golden is the part of golden.json that is compared.
 type golden struct {
-	Shape struct {
-		Layers, Heads int
-		KVHeads       int `json:"kv_heads"`
-		HeadDim       int `json:"head_dim"`
-		Vocab, Hidden int
-	}
 	Sequences []struct {
 		IDs    []int32 `json:"ids"`
 		Argmax [][]int `json:"attn_argmax"`
@@ -132,7 +122,6 @@ type golden struct {
 			Scaling float64   `json:"attention_scaling"`
 		}
 		Greedy []int32
-		MinGap float64 `json:"greedy_min_gap"`
 	}
 	Interventions []intervention
 	BF16          json.RawMessage `json:"bf16"`
@@ -145,7 +134,6 @@ type intervention struct {
 	Heads            []decoder.Head
 	Planes           []int
 	Greedy           []int32
-	MinGap           float64 `json:"greedy_min_gap"`
 }
 
 func readGolden(dir string) (*golden, error) {
