@@ -139,14 +139,7 @@ func zeroed(sets []heads.Set, scope decoder.Scope) []decoder.Condition {
 
 // chooseSets draws the random sets, the peer's own where there is one, and the matched sets of the question's rows. detect has run.
 func (s *study) chooseSets(p *peer, random, matched int) error {
-	rest := heads.Set{}
-	for l := range s.ckpt.Spec.Layers {
-		for h := range s.ckpt.Spec.Heads {
-			if x := (decoder.Head{Layer: l, Index: h}); s.scores.At(x) < threshold {
-				rest = append(rest, x)
-			}
-		}
-	}
+	rest := patch.LayerPool(s.scores, threshold)
 	var err error
 	if p != nil {
 		if s.random, err = p.draw(s.ctx, rest, len(s.retrieval), random); err != nil {
@@ -165,8 +158,7 @@ func (s *study) chooseSets(p *peer, random, matched int) error {
 	if matched == 0 {
 		return nil
 	}
-	pool := patch.LayerPool(s.scores, threshold)
-	s.matched, _, err = patch.MatchedSets(pool, s.retrieval, matched, rand.New(rand.NewPCG(drawSeed, 1)))
+	s.matched, _, err = patch.MatchedSets(rest, s.retrieval, matched, rand.New(rand.NewPCG(drawSeed, 1)))
 	if err != nil {
 		return fmt.Errorf("matched sets: %w", err)
 	}
