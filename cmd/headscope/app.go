@@ -63,8 +63,7 @@ func (a *app) run(ctx context.Context, args []string) (code int) {
 func (a *app) runVerb(ctx context.Context, v *verb, args []string) int {
 	fs := newFlags(v)
 	act := v.flags(fs)
-	level := fs.String("log-level", "warn", "debug, info, warn or error")
-	quiet := fs.Bool("quiet", false, "no progress, no notes on stderr")
+	level, quiet := commonFlags(fs)
 	if err := fs.Parse(args); err != nil {
 		if err == pflag.ErrHelp {
 			return a.done(ctx, a.helpVerb(v))
@@ -79,6 +78,11 @@ func (a *app) runVerb(ctx context.Context, v *verb, args []string) int {
 	a.log = slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: l}))
 	klog.SetSlogLogger(a.log)
 	return a.done(ctx, act(ctx, a, fs.Args()))
+}
+
+// commonFlags are those of every verb.
+func commonFlags(fs *pflag.FlagSet) (level *string, quiet *bool) {
+	return fs.String("log-level", "warn", "debug, info, warn or error"), fs.Bool("quiet", false, "no progress, no notes on stderr")
 }
 
 // newFlags is a set in which underscores are hyphens and flags may follow operands.

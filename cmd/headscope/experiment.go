@@ -42,18 +42,16 @@ func (e *experimentFlags) addDetect(fs *pflag.FlagSet) {
 	fs.Float64Var(&e.threshold, "threshold", 0.1, "argmax_last from which on a head is a retrieval head")
 }
 
-// options opens the model and the prompts.
-func (e *experimentFlags) options(a *app, verb, ref string) (*harness.Options, *opened, error) {
+// prepare opens the model and the prompts and fills in what all experiments share.
+func (e *experimentFlags) prepare(a *app, ref string, o *harness.Options) (*opened, error) {
 	if err := e.formatFlags.check(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := e.modelFlags.check(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	o := &harness.Options{
-		Verb: verb, Threshold: e.threshold, MaxNew: e.maxNew, FullAnswers: e.fullAnswers, Batch: e.batch, Seed: e.seed, Out: e.out,
-		Command: a.args,
-	}
+	o.Threshold, o.MaxNew, o.FullAnswers, o.Batch, o.Seed = e.threshold, e.maxNew, e.fullAnswers, e.batch, e.seed
+	o.Out, o.Command = e.out, a.args
 	var err error
 	for _, f := range []struct {
 		path string
@@ -63,26 +61,26 @@ func (e *experimentFlags) options(a *app, verb, ref string) (*harness.Options, *
 			continue
 		}
 		if *f.to, err = harness.ReadPrompts(f.path); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		*f.to = (*f.to).Limit(e.limit)
 	}
 	c, err := loader.Open(ref)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if o.Prompts == nil {
 		if o.Prompts, err = harness.DefaultPrompts(c.Tokenizer); err != nil {
-			return nil, nil, errors.Join(err, c.Close())
+			return nil, errors.Join(err, c.Close())
 		}
 		o.Prompts = o.Prompts.Limit(e.limit)
 	}
 	model, err := e.model(a, c)
 	if err != nil {
-		return nil, nil, errors.Join(err, c.Close())
+		return nil, errors.Join(err, c.Close())
 	}
 	o.Checkpoint, o.Model = c, model
-	return o, &opened{c, model}, nil
+	return &opened{c, model}, nil
 }
 
 // experiment plans, says what it costs, runs, and prints the result.
@@ -157,7 +155,7 @@ type knockoutFlags struct {
 func (k *knockoutFlags) add(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&k.scopes, "scope", []string{"all"}, "rows at which heads are off: all, haystack, question, answer, last (a list, repeatable)")
 	fs.IntVar(&k.controls, "controls", 3, "matched sets of other heads of the same layers; 19 or more give a p")
-	fs.IntVar(&k.top, "top", 0, "switch off the best K heads only; 0 = all")
+	fs.IntVar(&k.top, "top", 0, "switch off the best K heads, also where fewer reach the threshold; 0 = all that do")
 }
 
 func (k *knockoutFlags) set(o *harness.Options) error {

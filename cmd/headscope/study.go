@@ -40,19 +40,17 @@ func studyVerb() *verb {
 
 // runKnockout runs an experiment with a knockout stage; finish fills in what the verbs differ in.
 func (e *experimentFlags) runKnockout(ctx context.Context, a *app, ref string, k *knockoutFlags, finish func(*harness.Options) error) error {
-	var draft harness.Options
-	if err := k.set(&draft); err != nil {
+	o := &harness.Options{}
+	if err := k.set(o); err != nil {
 		return err
 	}
-	if err := finish(&draft); err != nil {
+	if err := finish(o); err != nil {
 		return err
 	}
-	o, m, err := e.options(a, draft.Verb, ref)
+	m, err := e.prepare(a, ref, o)
 	if err != nil {
 		return err
 	}
-	o.Stages, o.Conditions, o.Heads, o.Exclude = draft.Stages, draft.Conditions, draft.Heads, draft.Exclude
-	o.Controls, o.Top, o.Scopes = draft.Controls, draft.Top, draft.Scopes
 	return e.experiment(ctx, a, o, m)
 }
 
@@ -73,11 +71,11 @@ func detectVerb() *verb {
 				if err != nil {
 					return err
 				}
-				o, m, err := e.options(a, "detect", operands[0])
+				o := &harness.Options{Verb: "detect", Stages: []string{harness.StageDetect}, Edits: edits}
+				m, err := e.prepare(a, operands[0], o)
 				if err != nil {
 					return err
 				}
-				o.Stages, o.Edits = []string{harness.StageDetect}, edits
 				return e.experiment(ctx, a, o, m)
 			}
 		},

@@ -76,8 +76,7 @@ func (a *app) helpAll() error {
 func (a *app) helpVerb(v *verb) error {
 	fs := newFlags(v)
 	v.flags(fs)
-	fs.String("log-level", "warn", "debug, info, warn or error")
-	fs.Bool("quiet", false, "no progress, no notes on stderr")
+	commonFlags(fs)
 	details := ""
 	if v.details != "" {
 		details = "\n" + v.details + "\n"
