@@ -95,7 +95,10 @@ func (s *Study) Cost() Cost {
 		c.Trials += len(s.detects)
 	}
 	if k := s.Plan.Knockout; k != nil {
-		c.Conditions = 1 + len(k.Scopes)*(1+k.Controls) + len(s.Plan.Conditions)
+		c.Conditions = 1 + len(s.Plan.Conditions)
+		if s.knocksOut() {
+			c.Conditions += len(k.Scopes) * (1 + k.Controls)
+		}
 		c.Trials += len(s.prompts) * c.Conditions
 		if s.sharesBaseline() {
 			c.Trials -= len(s.prompts)
@@ -103,6 +106,9 @@ func (s *Study) Cost() Cost {
 	}
 	return c
 }
+
+// knocksOut tells whether there are heads to switch off, or may be; else the knockout stage asks the named conditions alone.
+func (s *Study) knocksOut() bool { return s.Plan.Detect != nil || len(s.Plan.Knockout.Heads) > 0 }
 
 // sharesBaseline tells whether the detect stage's trials are the unmodified model's on the tested prompts.
 func (s *Study) sharesBaseline() bool {
@@ -243,7 +249,10 @@ func (s *Study) Describe() string {
 		text += fmt.Sprintf("\n  detect: %d prompts, threshold %g", c.DetectPrompts, s.Plan.Detect.Threshold)
 	}
 	if k := s.Plan.Knockout; k != nil {
-		text += fmt.Sprintf("\n  knockout: %d conditions (%d control sets, scopes %v)", c.Conditions, k.Controls, k.Scopes)
+		text += fmt.Sprintf("\n  knockout: %d conditions", c.Conditions)
+		if s.knocksOut() {
+			text += fmt.Sprintf(" (%d control sets, scopes %v)", k.Controls, k.Scopes)
+		}
 	}
 	return text + fmt.Sprintf("\n  at most %d trials", c.Trials)
 }
