@@ -47,6 +47,15 @@ func New(be *decoder.Backend, c *loader.Checkpoint, o Options) (*Model, error) {
 	if o.DType == "bfloat16" {
 		m.dtype = dtypes.BFloat16
 	}
+	if err := m.build(c, o.Layers); err != nil {
+		release(m.owned...)
+		return nil, err
+	}
+	return m, nil
+}
+
+// build uploads the weights and makes the programs that do not depend on a tile.
+func (m *Model) build(c *loader.Checkpoint, layers int) error {
 	load := func(name string) (t *tensors.Tensor, err error) {
 		info, ok := c.Weights.Info(name)
 		if !ok {
@@ -69,30 +78,30 @@ func New(be *decoder.Backend, c *loader.Checkpoint, o Options) (*Model, error) {
 		name string
 	}{{&m.embed, n.Embed}, {&m.norm, n.FinalNorm}, {&m.out, head}} {
 		if *t.to, err = load(t.name); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	for l := range o.Layers {
+	for l := range layers {
 		ln := n.Layer(l)
 		if ln.QBias+ln.OBias+ln.GateBias != "" {
-			return nil, fmt.Errorf("layer %d has biases, which the baseline does not run", l)
+			return fmt.Errorf("layer %d has biases, which the baseline does not run", l)
 		}
 		var args []any
 		for _, name := range []string{ln.InputNorm, ln.Q, ln.K, ln.V, ln.O, ln.PostNorm, ln.Gate, ln.Up, ln.Down} {
 			t, err := load(name)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			args = append(args, t)
 		}
 		m.layers = append(m.layers, args)
 	}
 	g := &blockGraph{spec: m.spec}
-	if m.embedProg, err = graph.NewExec(be.Backend, embed); err != nil {
-		return nil, err
+	if m.embedProg, err = graph.NewExec(m.be.Backend, embed); err != nil {
+		return err
 	}
-	m.headProg, err = graph.NewExec(be.Backend, g.head)
-	return m, err
+	m.headProg, err = graph.NewExec(m.be.Backend, g.head)
+	return err
 }
 
 func (m *Model) upload(values []float32, dtype dtypes.DType, dims ...int) (*tensors.Tensor, error) {
