@@ -29,6 +29,15 @@ func (w *waiting) decode(ctx context.Context, m *Model, least int, o *AskOptions
 	}
 }
 
+// bytes is the size of the caches that are kept for the waiting answers.
+func (w *waiting) bytes(m *Model) int64 {
+	n := int64(0)
+	for _, j := range w.jobs {
+		n += m.cacheBytes(j.unit.t)
+	}
+	return n
+}
+
 // next takes up to n waiting jobs of one bucket that has at least `least` of them, the oldest first.
 func (w *waiting) next(least, n int) []*job {
 	count := map[int]int{}
@@ -97,7 +106,7 @@ func (m *Model) decodeBatch(ctx context.Context, jobs []*job, o *AskOptions) err
 		return err
 	}
 	defer kv.free()
-	run, err := m.newCacheRun(kv, promptLen, conds, draftSlots(o.MaxNew))
+	run, err := m.newCacheRun(kv, promptLen, conds, draftSlots(o.MaxNew)+o.MaxNew)
 	if err != nil {
 		return err
 	}
@@ -197,7 +206,7 @@ func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, b
 	p, lo := jobs[0].p, jobs[0].c.lo
 	all := append(append([]int32(nil), p.IDs...), p.Answer...)
 	most := rowBuckets[len(rowBuckets)-1]
-	need := draftSlots(o.MaxNew)
+	need := draftSlots(o.MaxNew) + o.MaxNew
 	for from := lo; from < len(all); from += most {
 		need += rowBucket(min(most, len(all)-from))
 	}

@@ -5,8 +5,9 @@ import "context"
 // draftRows is how many rows a draft step computes: the last sure token and up to draftRows-1 guessed ones.
 const draftRows = 8
 
-// draftSlots is the room in a tail for the draft steps and then single tokens of an answer of n tokens.
-func draftSlots(n int) int { return n + (n+draftRows-2)/(draftRows-1)*draftRows }
+// draftSlots is the room in a tail for the draft steps of an answer of n tokens. It is set aside whether they are needed or not, so
+// that the slots of later tokens, and with them the last bits, do not depend on the drafts of batch mates.
+func draftSlots(n int) int { return (n + draftRows - 2) / (draftRows - 1) * draftRows }
 
 // guess returns the draft's tokens after the answer so far, nil if the answer has left it.
 func (s *greedyState) guess(draft []int32) []int32 {
@@ -25,6 +26,8 @@ func (s *greedyState) guess(draft []int32) []int32 {
 // repeats the unmodified model's answer, so that one step does for many. Only tokens that are the argmax by a safe margin are
 // taken; after the first that is not, decode goes on token by token. So a draft saves work and changes no token.
 func (m *Model) decodeDrafts(ctx context.Context, run *cacheRun, jobs []*job, o *AskOptions) error {
+	after := run.slot + draftSlots(o.MaxNew)
+	defer func() { run.slot = after }()
 	for {
 		ids, pos := make([][]int32, len(jobs)), make([][]int32, len(jobs))
 		guesses := make([][]int32, len(jobs))

@@ -175,7 +175,11 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 		}
 	}
 	wait.add(edited)
-	return wait.decode(ctx, m, o.DecodeBatch, o)
+	least := o.DecodeBatch
+	if wait.bytes(m) > o.CacheBytes {
+		least = 1 // long prompts: a batch with empty places costs less than the caches
+	}
+	return wait.decode(ctx, m, least, o)
 }
 
 // sortJobs lists the jobs whose greedy answer goes on over a whole pass's cache, of the plain run and of edited ones, and tells
