@@ -2,6 +2,7 @@ package harness
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
@@ -50,6 +51,11 @@ func detect(spec *loader.Spec, prompts []*Prompt, trials []Trial, threshold floa
 		}
 		if t.Attention == nil {
 			return nil, fmt.Errorf("trial of prompt %s holds no attention", t.Prompt)
+		}
+		for _, row := range t.Attention.Mass {
+			if slices.ContainsFunc(row, func(x float32) bool { return x != x }) {
+				return nil, fmt.Errorf("detect: prompt %s: %w", t.Prompt, errNotFinite("attention weights are"))
+			}
 		}
 		p := prompts[i]
 		o := heads.Observation{Prompt: i, Needle: p.Needle, Code: p.Code, Rows: t.Attention.rows()}

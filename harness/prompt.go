@@ -67,7 +67,8 @@ func tokenizePrompt(s *PromptSpec, tok *tokenizer.Tokenizer) (*Prompt, error) {
 			return nil, err
 		}
 		if q[0] == 0 {
-			return nil, fmt.Errorf("question [%d, %d) begins with the first token: nothing stands before it", s.Question[0], s.Question[1])
+			return nil, &hintError{fmt.Errorf("question [%d, %d) begins with the first token: nothing stands before it", s.Question[0], s.Question[1]),
+				"the question follows the text it is about: spans are byte offsets"}
 		}
 		p.Question = q[0]
 	}

@@ -77,7 +77,7 @@ func ReadPrompts(path string) (*PromptFile, error) {
 		return parsePrompts(BuiltinPrompts, needle512)
 	}
 	if strings.HasPrefix(path, "builtin:") {
-		return nil, fmt.Errorf("prompts %q: unknown set, want %s or a file", path, BuiltinPrompts)
+		return nil, usagef("give "+BuiltinPrompts+" or a file", "prompts %q: unknown set", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -223,12 +223,29 @@ func unmarshalSpanOr(raw json.RawMessage, to any) error {
 	default:
 		return json.Unmarshal(raw, to)
 	}
+	return unmarshalSpan(raw, span)
+}
+
+func unmarshalSpan(raw json.RawMessage, span *[2]int) error {
 	var list []int
 	if err := json.Unmarshal(raw, &list); err != nil || len(list) != 2 {
 		return fmt.Errorf("got %s, want a span [start, end] of byte offsets", raw)
 	}
 	*span = [2]int{list[0], list[1]}
 	return nil
+}
+
+// UnmarshalJSON reads a decoy; its span has to have exactly two elements.
+func (d *DecoySpec) UnmarshalJSON(b []byte) error {
+	var raw struct {
+		Answer string
+		Span   json.RawMessage
+	}
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return err
+	}
+	d.Answer = raw.Answer
+	return unmarshalSpan(raw.Span, &d.Span)
 }
 
 // findAnswer places the answer where it stands in the needle, once.

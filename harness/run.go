@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
@@ -41,6 +42,9 @@ type Options struct {
 	Events  func(Event) // may be nil
 }
 
+// maxControls bounds the control sets: each is a condition of every prompt.
+const maxControls = 10000
+
 // Event tells how far a run is.
 type Event struct {
 	Stage       string
@@ -61,6 +65,8 @@ func (o *Options) check() error {
 	switch {
 	case !detect && !knockout:
 		return usagef("stages are detect and knockout", "no stages")
+	case !slices.IsSorted(o.Stages) || len(slices.Compact(slices.Clone(o.Stages))) < len(o.Stages): // the order of the alphabet is that of the run
+		return usagef("stages are detect and knockout, in this order", "stages %s: each once, detect first", strings.Join(o.Stages, ","))
 	case knockout && !detect && len(o.Heads) == 0 && len(o.Conditions) == 0:
 		return usagef("give --heads LIST or FILE, or --edit, or run the detect stage too", "no heads to knock out")
 	case knockout && len(o.Scopes) == 0 && len(o.Conditions) == 0:
@@ -69,6 +75,8 @@ func (o *Options) check() error {
 		return usagef("argmax_last is a share of prompts", "threshold %g is not in (0, 1]", o.Threshold)
 	case o.Controls < 0 || o.Top < 0:
 		return usagef("give a count", "negative number of controls or heads")
+	case o.Controls > maxControls:
+		return usagef(fmt.Sprintf("give at most %d", maxControls), "controls %d is out of range", o.Controls)
 	case o.MaxNew < 1:
 		return usagef("the greedy answer needs at least one token", "max-new %d is not positive", o.MaxNew)
 	case o.Batch < 1 || o.Batch > 64:
@@ -101,18 +109,11 @@ func (o *Options) checkNames() error {
 			return usagef("give each condition its own name", "condition %q is there twice", c.Name)
 		}
 		names[c.Name] = true
+		if len(c.Edits) == 0 {
+			return usagef("give at least one edit", "condition %q changes nothing", c.Name)
+		}
 		if err := checkEdits(&o.Checkpoint.Spec, c.Edits); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// checkEdits refuses heads that the model does not have.
-func checkEdits(s *loader.Spec, edits []decoder.Edit) error {
-	for _, e := range edits {
-		if err := heads.NewSet(e.Heads...).Validate(s.Layers, s.Heads); err != nil {
-			return fmt.Errorf("edit %s: %w", e, err)
 		}
 	}
 	return nil

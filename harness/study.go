@@ -57,10 +57,8 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 func (s *Study) checkScopes() error {
 	check := func(edits []decoder.Edit, prompts []*Prompt) error {
 		for _, p := range prompts {
-			for _, e := range edits {
-				if _, err := e.Scope.Resolve(len(p.IDs), p.Question); err != nil {
-					return &hintError{fmt.Errorf("prompt %s: %w", p.Spec.ID, err), `add "question": [start, end] to the prompt, or use scope all`}
-				}
+			if err := checkRows(edits, len(p.IDs), p.Question); err != nil {
+				return fmt.Errorf("prompt %s: %w", p.Spec.ID, err)
 			}
 		}
 		return nil

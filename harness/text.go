@@ -88,10 +88,8 @@ func (r *TextRequest) prompt(maxNew int) (*decoder.Prompt, error) {
 	if err := p.fits(&r.Checkpoint.Spec, maxNew); err != nil {
 		return nil, err
 	}
-	for _, e := range r.Edits {
-		if _, err := e.Scope.Resolve(len(enc.IDs), 0); err != nil {
-			return nil, &hintError{fmt.Errorf("edit %s: %w", e, err), "a bare text has no question span: use scope all, answer or last"}
-		}
+	if err := checkRows(r.Edits, len(enc.IDs), 0); err != nil {
+		return nil, err
 	}
 	return &decoder.Prompt{IDs: enc.IDs}, nil
 }
@@ -113,12 +111,20 @@ func NextTokens(ctx context.Context, r *TextRequest, k int) (*Next, error) {
 	}
 	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(logits[b], logits[a]) })
 	z := logSumExp(logits, float64(logits[order[0]]))
+	if math.IsNaN(z) || math.IsInf(z, 0) {
+		return nil, errNotFinite("the logits are")
+	}
 	out := &Next{Tokens: len(p.IDs), LogSumExp: Number(z)}
 	for _, id := range order[:min(k, len(order))] {
 		l := float64(logits[id])
 		out.Top = append(out.Top, NextToken{id, r.Checkpoint.Tokenizer.Decode([]int32{id}, false), Number(l), Number(l - z)})
 	}
 	return out, nil
+}
+
+// errNotFinite is for numbers of which nothing can be said.
+func errNotFinite(what string) error {
+	return &hintError{fmt.Errorf("%s not finite numbers", what), "the weights hold NaN or infinities, or an edit's value overflows: try the unmodified model, and --dtype float32"}
 }
 
 func logSumExp(x []float32, largest float64) float64 {
@@ -155,6 +161,9 @@ func Generate(ctx context.Context, r *TextRequest, maxNew int) (*Continuation, e
 	})
 	if err != nil {
 		return nil, err
+	}
+	if math.IsNaN(float64(out.MinGap)) {
+		return nil, errNotFinite("the logits are")
 	}
 	text := out.IDs
 	if n := len(text); n > 0 && slices.Contains(o.EOS, text[n-1]) {

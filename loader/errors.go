@@ -3,8 +3,12 @@ package loader
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
+
+	"github.com/headscope/headscope/loader/rope"
 )
 
 // UnsupportedError says that a checkpoint asks for something this module does not compute. It is about the checkpoint, not about a
@@ -39,6 +43,18 @@ type hintError struct {
 func (e *hintError) Error() string { return e.err.Error() }
 func (e *hintError) Unwrap() error { return e.err }
 func (e *hintError) Hint() string  { return e.hint }
+
+// withHint adds the hint, unless err is of the kinds that say more of themselves: what is not supported, has a hint, or is about a path.
+func withHint(err error, hint string) error {
+	var unsupported *UnsupportedError
+	var table *rope.UnsupportedError
+	var hinted *hintError
+	var path *fs.PathError
+	if err == nil || errors.As(err, &unsupported) || errors.As(err, &table) || errors.As(err, &hinted) || errors.As(err, &path) {
+		return err
+	}
+	return &hintError{err, hint}
+}
 
 // shown prints a JSON value on one line for an error message, cut where it would fill the screen.
 func shown(raw json.RawMessage) string {

@@ -50,7 +50,8 @@ func hubCacheDir(getenv func(string) string) (string, error) {
 	}
 	home := getenv("HOME")
 	if home == "" {
-		return "", errors.New("Hugging Face cache: none of HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME and HOME is set")
+		return "", &hintError{errors.New("Hugging Face cache: none of HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME and HOME is set"),
+			"set HF_HOME, or name the model's folder"}
 	}
 	return filepath.Join(home, ".cache", "huggingface", "hub"), nil
 }

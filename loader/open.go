@@ -75,12 +75,12 @@ func (c *Checkpoint) readConfig() error {
 	}
 	c.ConfigSHA256 = sha256Hex(text)
 	c.Spec, err = ParseConfig(text, generation)
-	return err
+	return withHint(err, "the file is damaged or was changed by hand: fetch it again")
 }
 
 func (c *Checkpoint) check() error {
 	if err := checkWeights(&c.Spec, c.Weights); err != nil {
-		return err
+		return withHint(err, "config.json and the weights are of two checkpoints, or the download is incomplete: fetch them again")
 	}
 	if _, err := os.Stat(filepath.Join(c.Dir, tokenizerFile)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -92,7 +92,7 @@ func (c *Checkpoint) check() error {
 	if c.Tokenizer, err = tokenizer.Load(c.Dir); errors.Is(err, tokenizer.ErrUnsupported) {
 		return &UnsupportedError{File: tokenizerFile, Err: err}
 	} else if err != nil {
-		return err
+		return withHint(err, "the tokenizer's files are damaged or were changed by hand: fetch them again")
 	}
 	if n := c.Tokenizer.VocabSize(); n > c.Spec.Vocab {
 		return &hintError{fmt.Errorf("%s: got %d tokens, want at most the %d rows of the embedding", tokenizerFile, n, c.Spec.Vocab),
@@ -137,7 +137,8 @@ func resolve(ref string, getenv func(string) string) (dir, commit string, err er
 		return "", "", &UnsupportedError{File: ref, Key: "format", Got: "a GGUF file", Want: "a checkpoint folder",
 			hint: fmt.Sprintf("make one with `headscope import %s DIR`", ref)}
 	case err == nil:
-		return "", "", fmt.Errorf("%s: got a file, want a checkpoint folder, a .safetensors file in one, or org/name[@rev]", ref)
+		return "", "", &hintError{fmt.Errorf("%s: got a file, want a checkpoint folder, a .safetensors file in one, or org/name[@rev]", ref),
+			"name the folder that holds config.json"}
 	case !errors.Is(err, fs.ErrNotExist):
 		return "", "", err
 	}

@@ -68,8 +68,35 @@ func TestOneLine(t *testing.T) {
 	var stderr bytes.Buffer
 	a := &app{err: &stderr}
 	a.fail(context.Background(), errors.Join(errors.New("one\ntwo"), errors.New("three")))
-	if got := stderr.String(); got != "error: one; two; three\n" {
+	if got := stderr.String(); got != "error: one; two; three\nhint: `headscope help VERB` says what is wanted; --log-level debug may say more\n" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestControlCharacters(t *testing.T) {
+	if got, want := oneLine("a\x1b[31m\tb"), "a\ufffd[31m\ufffdb"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestAdvise(t *testing.T) {
+	plain := errors.New("x")
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{plain, "other"},
+		{&usageError{plain, "its own"}, "its own"},
+		{&usageError{plain, ""}, "other"},
+		{fmt.Errorf("a: %w", heads.ErrNoSuchHead), hintOf(heads.ErrNoSuchHead)},
+		{&loader.UnsupportedError{}, hintOf(&gguf.UnsupportedError{})},
+	} {
+		if got := hintOf(advise(test.err, "other")); got != test.want || got == "" {
+			t.Errorf("%T %v: got %q, want %q", test.err, test.err, got, test.want)
+		}
+	}
+	if advise(nil, "other") != nil {
+		t.Error("nil became an error")
 	}
 }
 

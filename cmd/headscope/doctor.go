@@ -44,7 +44,7 @@ func doctorVerb() *verb {
 					}
 				}
 				if bad > 0 {
-					return &codeError{exitFailed, fmt.Errorf("%d findings need attention", bad), ""}
+					return &codeError{exitFailed, fmt.Errorf("%d findings need attention", bad), "the lines marked bad say what to do"}
 				}
 				return nil
 			}

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sort"
 	"strings"
 
@@ -82,17 +84,51 @@ func readEdits(path string) ([]harness.NamedEdits, error) {
 		if err := json.Unmarshal(data, &list); err != nil {
 			return nil, fail(err)
 		}
-		name := strings.TrimSuffix(path[strings.LastIndexByte(path, os.PathSeparator)+1:], ".json")
-		return []harness.NamedEdits{{Name: name, Edits: list}}, nil
+		if len(list) == 0 {
+			return nil, fail(errors.New("no edits"))
+		}
+		return []harness.NamedEdits{{Name: strings.TrimSuffix(filepath.Base(path), ".json"), Edits: list}}, nil
 	}
-	var object map[string][]decoder.Edit
+	var object map[string]json.RawMessage
 	if err := json.Unmarshal(data, &object); err != nil {
 		return nil, fail(err)
 	}
-	var out []harness.NamedEdits
-	for name, list := range object {
-		out = append(out, harness.NamedEdits{Name: name, Edits: list})
+	if len(object) == 0 {
+		return nil, fail(errors.New("no edits"))
+	}
+	out, err := namedLists(data)
+	if err != nil {
+		return nil, fail(err)
 	}
 	sort.Slice(out, func(i, j int) bool { return out[i].Name < out[j].Name })
+	return out, nil
+}
+
+// namedLists reads a JSON object of lists of edits, key by key: a map would keep the last of two lists of one name without a word.
+func namedLists(data []byte) ([]harness.NamedEdits, error) {
+	var out []harness.NamedEdits
+	seen := map[string]bool{}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	if _, err := dec.Token(); err != nil { // {
+		return nil, err
+	}
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := key.(string) // a key is nothing else
+		n := harness.NamedEdits{Name: name}
+		switch err := dec.Decode(&n.Edits); {
+		case err != nil:
+			return nil, fmt.Errorf("key %q: %w", name, err)
+		case seen[name]:
+			return nil, fmt.Errorf("key %q is there twice", name)
+		case name == "" || len(n.Edits) == 0:
+			return nil, fmt.Errorf("key %q: want a name and at least one edit", name)
+		}
+		seen[name] = true
+		out = append(out, n)
+	}
 	return out, nil
 }

@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"runtime/debug"
 	"strings"
+	"syscall"
+	"unicode"
 
 	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/heads"
@@ -77,12 +81,11 @@ func (a *app) fail(ctx context.Context, err error) int {
 		err = &codeError{code, errors.New("interrupted"), interruptedHint(err)}
 	}
 	fmt.Fprintf(a.err, "error: %s\n", oneLine(err.Error()))
-	var h interface{ Hint() string }
-	if errors.As(err, &h) && h.Hint() != "" {
-		fmt.Fprintf(a.err, "hint: %s\n", oneLine(h.Hint()))
-	} else if hint := plainHint(err); hint != "" {
-		fmt.Fprintf(a.err, "hint: %s\n", hint)
+	hint := hintOf(err)
+	if hint == "" {
+		hint = "`headscope help VERB` says what is wanted; --log-level debug may say more"
 	}
+	fmt.Fprintf(a.err, "hint: %s\n", oneLine(hint))
 	var internal *internalError
 	if errors.As(err, &internal) {
 		a.log.Debug("stack", "of", string(internal.stack))
@@ -116,7 +119,7 @@ func interruptedHint(err error) string {
 	if errors.As(err, &r) {
 		return "nothing is lost: the same command goes on from " + r.trials
 	}
-	return ""
+	return "nothing was kept: run it again"
 }
 
 // resumable marks an error of a run whose trials file stays.
@@ -128,8 +131,38 @@ type resumable struct {
 func (e *resumable) Error() string { return e.err.Error() }
 func (e *resumable) Unwrap() error { return e.err }
 
-// plainHint is the way out of errors that carry none.
-func plainHint(err error) string {
+// adviseError adds a hint to an error that has none.
+type adviseError struct {
+	err  error
+	hint string
+}
+
+func (e *adviseError) Error() string { return e.err.Error() }
+func (e *adviseError) Unwrap() error { return e.err }
+func (e *adviseError) Hint() string  { return e.hint }
+
+// advise adds the hint if nothing better is known of err; nil stays nil.
+func advise(err error, hint string) error {
+	if err == nil || hintOf(err) != "" {
+		return err
+	}
+	return &adviseError{err, hint}
+}
+
+// hintOf is what an error says the user can do, else what its kind says; empty where neither does.
+func hintOf(err error) string {
+	var h interface{ Hint() string }
+	if errors.As(err, &h) && h.Hint() != "" {
+		return h.Hint()
+	}
+	if hint := formatHint(err); hint != "" {
+		return hint
+	}
+	return fileHint(err)
+}
+
+// formatHint is about what a file says.
+func formatHint(err error) string {
 	var header *safetensors.HeaderError
 	var index *safetensors.IndexError
 	var folder *safetensors.OpenError
@@ -137,23 +170,52 @@ func plainHint(err error) string {
 	switch {
 	case errors.As(err, &request):
 		return "choose one of those that it names"
+	case exitCode(context.Background(), err) == exitUnsupported:
+		return "README.md lists what is supported; what is not is refused rather than guessed"
 	case errors.As(err, &folder):
 		return folder.Hint
 	case errors.As(err, &header), errors.As(err, &index):
 		return "the file is damaged, incomplete or of another checkpoint: fetch or convert it again"
 	case errors.Is(err, heads.ErrNoSuchHead):
 		return "`headscope inspect MODEL` prints the layers and heads; both count from 0"
+	case errors.Is(err, tokenizer.ErrPrefixChanged):
+		return "end the prompt so that the answer begins a word of its own"
+	case errors.Is(err, tokenizer.ErrInvalidUTF8):
+		return "texts are UTF-8: convert it, for example with iconv"
+	}
+	return ""
+}
+
+// fileHint is about reading and writing one.
+func fileHint(err error) string {
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "check the path; a relative one counts from the current folder"
 	case errors.Is(err, fs.ErrPermission):
 		return "check the permissions of the file and its folders"
-	case errors.Is(err, tokenizer.ErrPrefixChanged):
-		return "end the prompt so that the answer begins a word of its own"
+	case errors.Is(err, fs.ErrExist):
+		return "name a new folder; import --overwrite replaces what an earlier import wrote, and nothing else"
+	case errors.Is(err, syscall.EISDIR):
+		return "name a file, not a folder"
+	case errors.Is(err, syscall.ENOTDIR):
+		return "a part of the path is a file: name a folder"
+	case errors.Is(err, syscall.ENOSPC):
+		return "free some space, or write elsewhere"
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &syntax), errors.As(err, &kind):
+		return "the file is damaged, cut short or of another kind: fetch or write it again"
 	}
 	return ""
 }
 
 // oneLine keeps an error on its line.
 func oneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return unicode.ReplacementChar // a file's names do not steer the terminal
+		}
+		return r
+	}, s)
 }

@@ -50,6 +50,9 @@ func (e *experimentFlags) prepare(a *app, ref string, o *harness.Options) (*open
 	if err := e.modelFlags.check(); err != nil {
 		return nil, err
 	}
+	if e.limit < 0 {
+		return nil, &usageError{fmt.Errorf("--limit %d", e.limit), "give a count of prompts; 0 = all"}
+	}
 	o.Threshold, o.MaxNew, o.FullAnswers, o.Batch, o.Seed = e.threshold, e.maxNew, e.fullAnswers, e.batch, e.seed
 	o.Out, o.Command = e.out, a.args
 	var err error

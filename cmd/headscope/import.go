@@ -27,7 +27,7 @@ func importVerb() *verb {
 				})
 				p.close()
 				if err != nil {
-					return err
+					return advise(err, "the file is damaged, or no GGUF model: fetch it again")
 				}
 				for _, n := range r.Notes {
 					a.note("note: %s", n)

@@ -25,7 +25,7 @@ func (d *deviceFlags) add(fs *pflag.FlagSet) {
 	fs.BoolVar(&d.tf32, "tf32", false, "allow TF32 in float32 products on CUDA")
 }
 
-var deviceForm = regexp.MustCompile(`^(auto|cpu|go|cuda(:[0-9]+)?)$`)
+var deviceForm = regexp.MustCompile(`^(auto|cpu|go|cuda(:[0-9]{1,4})?)$`)
 
 func (d *deviceFlags) open(a *app) (*decoder.Backend, error) {
 	if !deviceForm.MatchString(d.device) {
@@ -85,6 +85,9 @@ func (m *modelFlags) check() error {
 	}
 	if !deviceForm.MatchString(m.device) {
 		return &usageError{fmt.Errorf("--device %q", m.device), "want auto, cpu, cuda, cuda:N or go"}
+	}
+	if m.device == "go" && m.plugin != "" {
+		return &usageError{fmt.Errorf("--plugin with --device go"), "the pure-Go backend takes no plugin: leave one of them out"}
 	}
 	_, err := m.bytes()
 	return err

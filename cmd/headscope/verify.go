@@ -34,7 +34,7 @@ func verifyVerb() *verb {
 				for _, dir := range operands {
 					r, err := verify.Dir(ctx, be, dir, verify.Options{Memory: memory})
 					if err != nil {
-						return err
+						return advise(err, "a golden folder holds a checkpoint, golden.json and golden.safetensors, as loader/testdata/parity/README.md says")
 					}
 					if !r.OK {
 						differ++
