@@ -68,6 +68,10 @@ func onBackends(t *testing.T, f func(t *testing.T, be *Backend)) {
 	}
 }
 
+// slow tells whether every combination is wanted. Otherwise each law is held on both backends over a part of them, chosen to need few
+// program shapes on XLA, where compiling them is most of the time.
+func slow() bool { return os.Getenv("HEADSCOPE_SLOW") == "1" }
+
 func backend(t testing.TB, name string) *Backend {
 	t.Helper()
 	if name == "cpu" {
@@ -214,6 +218,23 @@ func trace(t testing.TB, m *Model, p *Prompt, es []Edit, o TraceOptions) *Trace 
 		t.Fatal(err)
 	}
 	return tr
+}
+
+// dtypesOn are the shared checkpoints to compare; XLA has its turn with the second dtype's row programs among the slow tests.
+func dtypesOn(be *Backend) []string {
+	if be.Kind == KindGo || slow() {
+		return []string{"float32", "bfloat16"}
+	}
+	return []string{"float32"}
+}
+
+// smallBatch is a prefill batch for prompts of different lengths: on XLA one that other tests compile too, on the Go backend, which
+// computes the copies that fill it, no larger than it has to be.
+func smallBatch(be *Backend) int {
+	if be.Kind == KindGo {
+		return 2
+	}
+	return 4
 }
 
 // rowRange lists the integers from lo to hi-1.

@@ -44,21 +44,50 @@ func confirmed(t *testing.T, m *Model, p *Prompt, es []Edit, answer []int32) (id
 
 var greedyForms = []string{"", "zero:L1H2@all", "uniform:L0H3,L2H1@question", "scale=-2:L0H1@answer", "zero_planes:L1H0:slow8@haystack", "temperature=0.3:L2H2@last"}
 
+// greedyPlan is what TestGreedy asks: prompts, conditions, and the batches for each kind of fed answer.
+type greedyPlan struct {
+	lengths []int
+	forms   []string
+	options map[string][]AskOptions
+	maxNew  int
+}
+
+// newGreedyPlan has, in full, more prompts than a batch of 4, unequal, in two buckets; the long ones cross into their bucket by the
+// answer alone. Short, it is all of that with fewer of each on the Go backend, and what needs few shapes on XLA.
+func newGreedyPlan(be *Backend) greedyPlan {
+	p := greedyPlan{
+		lengths: []int{60, 23, 127, 41, 88}, forms: greedyForms, maxNew: 12,
+		options: map[string][]AskOptions{
+			"nothing": {{Batch: 4, Verify: true}}, "right": {{Batch: 4}, {Batch: 1, DecodeBatch: 1, Verify: true}},
+			"partly right": {{Batch: 4, DecodeBatch: 1}}, "wrong": {{Batch: 4, Verify: true}},
+		},
+	}
+	switch {
+	case slow():
+	case be.Kind == KindGo:
+		p.lengths, p.maxNew = p.lengths[:3], 8
+	default:
+		p.lengths, p.forms = []int{60, 23}, greedyForms[:4]
+		p.options = map[string][]AskOptions{"right": {{Batch: 1}, {Batch: 1, DecodeBatch: 1, Verify: true}}, "partly right": {{Batch: 1}}}
+	}
+	return p
+}
+
 // TestGreedy: the tokens that Ask decodes, on whichever path, are those of a full pass per token.
 func TestGreedy(t *testing.T) {
-	const maxNew = 12
-	conds := make([]Condition, len(greedyForms))
-	for i, f := range greedyForms {
-		if f != "" {
-			conds[i].Edits = edits(t, f)
-		}
-	}
-	// More prompts than a batch of 4, unequal, in two buckets; the long ones cross into their bucket by the answer alone.
-	var prompts []*Prompt
-	for i, n := range []int{60, 23, 127, 41, 88} {
-		prompts = append(prompts, &Prompt{IDs: tokens(uint64(200+i), n), Question: n - 9})
-	}
 	onBackends(t, func(t *testing.T, be *Backend) {
+		plan := newGreedyPlan(be)
+		maxNew := plan.maxNew
+		var prompts []*Prompt
+		for i, n := range plan.lengths {
+			prompts = append(prompts, &Prompt{IDs: tokens(uint64(200+i), n), Question: n - 9})
+		}
+		conds := make([]Condition, len(plan.forms))
+		for i, f := range plan.forms {
+			if f != "" {
+				conds[i].Edits = edits(t, f)
+			}
+		}
 		m := model(t, be, "float32")
 		want := make([][][]int32, len(prompts))
 		clear := make([][]bool, len(prompts))
@@ -68,7 +97,7 @@ func TestGreedy(t *testing.T) {
 				ids, close := confirmed(t, m, prompts[i], c.Edits, rs[k].Greedy)
 				if i == 0 {
 					if naive, _ := naiveGreedy(t, m, prompts[i], c.Edits, AskOptions{MaxNew: maxNew}); !slices.Equal(ids, naive) {
-						t.Errorf("%q: one full pass a token gives %v, want %v", greedyForms[k], naive, ids)
+						t.Errorf("%q: one full pass a token gives %v, want %v", plan.forms[k], naive, ids)
 					}
 				}
 				want[i], clear[i] = append(want[i], ids), append(clear[i], !close)
@@ -82,19 +111,19 @@ func TestGreedy(t *testing.T) {
 		if steps < len(prompts)*len(conds)*maxNew*9/10 {
 			t.Errorf("too many close calls: %d steps compared", steps)
 		}
-		for _, fed := range []string{"nothing", "right", "partly right", "wrong"} {
+		for fed, options := range plan.options {
 			var asked []*Prompt
 			for i, p := range prompts {
 				q := *p
 				q.Answer = fedAnswer(fed, want[i][0])
 				asked = append(asked, &q)
 			}
-			for _, o := range greedyOptions(fed) {
+			for _, o := range options {
 				o.MaxNew = maxNew
 				verified := 0
 				for i, rs := range ask(t, m, asked, conds, o) {
 					for k, r := range rs {
-						name := fmt.Sprintf("%s fed, %+v, prompt %d, %q", fed, o, i, greedyForms[k])
+						name := fmt.Sprintf("%s fed, %+v, prompt %d, %q", fed, o, i, plan.forms[k])
 						checkGreedy(t, name, r, asked[i], want[i][k], clear[i][k], o)
 						if r.Verified {
 							verified++
@@ -124,19 +153,6 @@ func fedAnswer(kind string, greedy []int32) []int32 {
 		}
 	}
 	return a
-}
-
-// greedyOptions are the batches of a run: all of them where the answer is right, one each elsewhere.
-func greedyOptions(fed string) []AskOptions {
-	switch fed {
-	case "right":
-		return []AskOptions{{Batch: 4}, {Batch: 1, DecodeBatch: 1, Verify: true}}
-	case "wrong":
-		return []AskOptions{{Batch: 4, Verify: true}}
-	case "nothing":
-		return []AskOptions{{Batch: 4, Verify: true}}
-	}
-	return []AskOptions{{Batch: 4, DecodeBatch: 1}}
 }
 
 func checkGreedy(t *testing.T, name string, r *Reply, p *Prompt, want []int32, clear bool, o AskOptions) {

@@ -35,7 +35,10 @@ func walkPaths(t *testing.T, m *Model, ends bool) func() {
 	conds := []Condition{
 		{Probe: true}, {Edits: edits(t, "zero:L1H1")}, {Edits: edits(t, "zero:L0H1@answer")},
 	}
-	o := AskOptions{Batch: 1, DecodeBatch: 2, MaxNew: 3}
+	o := AskOptions{Batch: 1, MaxNew: 3}
+	if m.be.Kind == KindGo {
+		o.DecodeBatch = 2 // places that stay empty are computed too
+	}
 	if !ends {
 		return func() {
 			if err := m.Ask(context.Background(), p, conds, o, func(int, int, *Reply) error { return nil }); err != nil {
@@ -75,19 +78,30 @@ func (c *countdown) Err() error {
 
 // TestOwnership: walks leave nothing behind, whether they end well, by an error, or by a cancelled context.
 func TestOwnership(t *testing.T) {
-	// One sequence's keys and values, 32 KiB, left behind by each of 200 walks would be 6 MiB; device buffers are counted exactly.
-	const warm, allowed = 20, 4 << 20
+	// One sequence's keys and values, 32 KiB or more, left behind by each walk is more than allowed; device buffers are counted exactly.
+	const warm, perWalk, most = 20, 20 << 10, 4 << 20
+	whole, early := 70, 74 // about twice each point at which the context ends
+	if slow() {
+		whole, early = 200, 111
+	}
 	onBackends(t, func(t *testing.T, be *Backend) {
-		small := model(t, be, "small")
+		name := "float32" // whose programs other tests have compiled
+		if be.Kind == KindGo {
+			name = "small"
+		}
+		m := model(t, be, name)
 		for _, c := range []struct {
 			name  string
 			m     *Model
 			ends  bool
 			walks int
 		}{
-			{"whole walks", small, false, 200}, {"early ends", small, true, 100},
-			{"early ends, streamed", sibling(t, small, ckpt(t, "small"), Options{Memory: 1}), true, 100},
+			{"whole walks", m, false, whole}, {"early ends", m, true, early},
+			{"early ends, streamed", sibling(t, m, ckpt(t, name), Options{Memory: 1}), true, early},
 		} {
+			if be.Kind == KindGo && c.m.Streamed() && !slow() {
+				continue // XLA's buffers show there what streaming leaves behind
+			}
 			step := walkPaths(t, c.m, c.ends)
 			for range warm {
 				step()
@@ -104,7 +118,7 @@ func TestOwnership(t *testing.T) {
 			more := liveBuffers(be) - buffers
 			grown := resident(t) - rss
 			t.Logf("%s: %d walks: resident memory grew by %d KiB, device buffers by %d", c.name, c.walks, grown>>10, more)
-			if grown > allowed {
+			if grown > min(int64(c.walks)*perWalk, most) {
 				t.Errorf("%s: %d walks: resident memory grew by %d bytes", c.name, c.walks, grown)
 			}
 			if more > 0 {

@@ -158,7 +158,7 @@ func repeat[T any](x T, n int) []T {
 func TestBitsOfDecoding(t *testing.T) {
 	const bucket = 128
 	onBackends(t, func(t *testing.T, be *Backend) {
-		for _, name := range []string{"float32", "bfloat16"} {
+		for _, name := range dtypesOn(be) {
 			t.Run(name, func(t *testing.T) {
 				m := model(t, be, name)
 				var seqs, junked []sequence
@@ -211,7 +211,7 @@ func TestBitsOfDecoding(t *testing.T) {
 func TestBitsOfConditions(t *testing.T) {
 	const bucket = 128
 	onBackends(t, func(t *testing.T, be *Backend) {
-		for _, name := range []string{"float32", "bfloat16"} {
+		for _, name := range dtypesOn(be) {
 			t.Run(name, func(t *testing.T) {
 				m := model(t, be, name)
 				s := newSequence(30, 70)

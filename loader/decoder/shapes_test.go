@@ -118,7 +118,7 @@ func TestFragileGap(t *testing.T) {
 // TestIdentityLaw: identity inputs against the same programs built without edit inputs.
 func TestIdentityLaw(t *testing.T) {
 	onBackends(t, func(t *testing.T, be *Backend) {
-		for _, name := range []string{"float32", "bfloat16"} {
+		for _, name := range dtypesOn(be) {
 			m := model(t, be, name)
 			cfg := m.cfg
 			cfg.plain = true
