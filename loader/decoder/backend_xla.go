@@ -3,6 +3,7 @@
 package decoder
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
 	"os"
@@ -71,16 +72,21 @@ func pluginVersion(path string) string {
 	return fmt.Sprintf(", PJRT API %d.%d", major, minor)
 }
 
-// checkELF catches what dlopen would answer with an obscure message or a crash: not a shared object, or cut short.
+// checkELF catches what dlopen would answer with an obscure message or a crash: not a shared object, or one cut short.
 func checkELF(path string) error {
-	f, err := os.Open(path)
+	st, err := os.Stat(path)
 	if err != nil {
 		return plainCause(err)
 	}
+	f, err := elf.Open(path)
+	if err != nil || f.Type != elf.ET_DYN {
+		return errors.New("not a shared library, or one that is cut short")
+	}
 	defer f.Close()
-	var magic [4]byte
-	if _, err := f.Read(magic[:]); err != nil || string(magic[:]) != "\x7fELF" {
-		return errors.New("not a shared library")
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_LOAD && (p.Off > uint64(st.Size()) || p.Filesz > uint64(st.Size())-p.Off) {
+			return fmt.Errorf("cut short: %d bytes, a segment ends at %d", st.Size(), p.Off+p.Filesz)
+		}
 	}
 	return nil
 }
