@@ -19,16 +19,18 @@ import (
 
 // TestResume: a run that is cut off anywhere and started again leaves the bytes of an unbroken one.
 func TestResume(t *testing.T) {
-	o := tinyOptions(t, 6) // two units a stage
+	o := tinyOptions(t, 4) // two units a stage
+	o.Scopes, o.MaxNew = o.Scopes[1:], 2
 	s, want := runStudy(t, o)
 	whole := readFile(t, s.TrialsPath())
 	lines := bytes.SplitAfter(whole, []byte("\n"))
 	lines = lines[:len(lines)-1]
-	if n := 1 + 6 + 6*4; len(lines) != n {
+	if n := 1 + 4 + 4*2; len(lines) != n {
 		t.Fatalf("got %d lines, want %d", len(lines), n)
 	}
-	for _, cut := range []int{0, len(lines[0]) - 3, len(lines[0]), len(whole) - 1, len(whole),
-		len(bytes.Join(lines[:3], nil)), len(bytes.Join(lines[:7], nil)), len(bytes.Join(lines[:12], nil)) + 40} {
+	// In the header, after it, in and after the second unit of detection, in and after the first of the knock-out, at the end.
+	for _, cut := range []int{0, len(lines[0]) - 3, len(lines[0]), len(bytes.Join(lines[:4], nil)), len(bytes.Join(lines[:5], nil)),
+		len(bytes.Join(lines[:7], nil)) + 40, len(bytes.Join(lines[:9], nil)), len(whole) - 1, len(whole)} {
 		asked := 0
 		if err := os.WriteFile(s.TrialsPath(), whole[:cut], 0o644); err != nil {
 			t.Fatal(err)
@@ -36,10 +38,7 @@ func TestResume(t *testing.T) {
 		if err := os.Remove(want.Path); err != nil {
 			t.Fatal(err)
 		}
-		again, err := NewStudy(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		again := inUnits(t, o)
 		ask := again.ask
 		again.ask = func(ctx context.Context, p []*decoder.Prompt, c []decoder.Condition, o decoder.AskOptions, emit func(int, int, *decoder.Reply) error) error {
 			asked += len(p) * len(c)
@@ -74,18 +73,15 @@ func toJSON(t *testing.T, r *Result) string {
 
 // TestInterrupt: nothing that looks whole is left behind, and what is left can be gone on from.
 func TestInterrupt(t *testing.T) {
-	o := tinyOptions(t, 6)
+	o := tinyOptions(t, 4)
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Events = func(e Event) {
 		if e.Stage == StageKnockout && e.Done > 0 {
 			cancel()
 		}
 	}
-	s, err := NewStudy(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = s.Run(ctx); !errors.Is(err, context.Canceled) {
+	s := inUnits(t, o)
+	if _, err := s.Run(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want context.Canceled", err)
 	}
 	entries, err := os.ReadDir(filepath.Dir(s.TrialsPath()))
@@ -105,11 +101,8 @@ func TestInterrupt(t *testing.T) {
 
 // TestOutOfMemory: a unit that does not fit is failed trials, counted and never scored.
 func TestOutOfMemory(t *testing.T) {
-	o := tinyOptions(t, 6)
-	s, err := NewStudy(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := tinyOptions(t, 4)
+	s := inUnits(t, o)
 	ask, calls := s.ask, 0
 	s.ask = func(ctx context.Context, p []*decoder.Prompt, c []decoder.Condition, o decoder.AskOptions, emit func(int, int, *decoder.Reply) error) error {
 		if calls++; calls == 4 { // the second unit of the knockout stage
@@ -125,7 +118,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Fatalf("got %+v, %v", res.N, res.Failures)
 	}
 	for _, c := range res.Conditions[1:] {
-		if c.N.Failed != 2 || c.Metrics.Recall.Of != 4 || c.Metrics.Change.Of != 4 || c.Metrics.McNemar.Of != 4 {
+		if c.N.Failed != 2 || c.Metrics.Recall.Of != 2 || c.Metrics.Change.Of != 2 || c.Metrics.McNemar.Of != 2 {
 			t.Errorf("%s: got %+v, %+v", c.Name, c.N, c.Metrics)
 		}
 	}

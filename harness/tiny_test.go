@@ -105,12 +105,20 @@ func tinyOptions(t testing.TB, prompts int) Options {
 	}
 }
 
-func runStudy(t testing.TB, o Options) (*Study, *Result) {
+// inUnits is a study that writes its trials two prompts at a time, so that few prompts are several units.
+func inUnits(t testing.TB, o Options) *Study {
 	t.Helper()
 	s, err := NewStudy(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Plan.Run.Unit = 2
+	return s
+}
+
+func runStudy(t testing.TB, o Options) (*Study, *Result) {
+	t.Helper()
+	s := inUnits(t, o)
 	res, err := s.Run(context.Background())
 	if err != nil {
 		t.Fatal(err)
