@@ -65,7 +65,7 @@ func newGreedyPlan(be *Backend) greedyPlan {
 	switch {
 	case slow():
 	case be.Kind == KindGo:
-		p.lengths, p.maxNew = p.lengths[:3], 8
+		p.lengths, p.maxNew = []int{60, 127}, 8
 	default:
 		p.lengths, p.forms = []int{60, 23}, greedyForms[:4]
 		p.options = map[string][]AskOptions{"right": {{Batch: 1}, {Batch: 1, DecodeBatch: 1, Verify: true}}, "partly right": {{Batch: 1}}}
