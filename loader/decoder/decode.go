@@ -186,8 +186,8 @@ func (m *Model) runCached(ctx context.Context, js []*job, plain cacheRow, o *Ask
 	defer kv.free()
 	for _, lo := range order {
 		rest := byRow[lo]
-		batch := powerOfTwo(len(rest), maxConditions)
 		for len(rest) > 0 {
+			batch := conditionBatch(len(rest))
 			n := min(len(rest), batch)
 			if err := m.cachedBatch(ctx, kv, rest[:n], batch, o); err != nil {
 				return err
@@ -196,6 +196,16 @@ func (m *Model) runCached(ctx context.Context, js []*job, plain cacheRow, o *Ask
 		}
 	}
 	return nil
+}
+
+// conditionBatch is the batch for the first of n conditions: a power of two, at most maxConditions, that leaves no more than a quarter
+// of its places empty.
+func conditionBatch(n int) int {
+	b := powerOfTwo(n, maxConditions)
+	if b-n > b/4 {
+		b /= 2
+	}
+	return b
 }
 
 // maxConditions is how many conditions of a prompt share a row program.
