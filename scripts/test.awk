@@ -19,6 +19,15 @@ function show(    i) {
 	for (i = 1; i <= lines; i++) if (owner[i] == "" || owner[i] in failed || !(owner[i] in ended)) print text[i]
 }
 
+# said writes a line for each reason, with the first test that gave it.
+function said(n, package,    i, why, count, first) {
+	for (i = 1; i <= n; i++) {
+		why = last[skipped[i]]
+		if (count[why]++ == 0) first[why] = skipped[i]
+	}
+	for (why in count) print "  " package " " first[why] (count[why] > 1 ? " and " count[why] - 1 " more" : "") ": " why >> notrun
+}
+
 /^=== (RUN|NAME|CONT) / { test = $3; next }
 /^=== / { next }
 /^ *--- (PASS|FAIL|SKIP): / {
@@ -31,7 +40,7 @@ function show(    i) {
 /^(ok|FAIL|\?)  *\t/ || /^FAIL\t/ {
 	if ($1 == "FAIL") show()
 	print
-	for (i = 1; i <= skips; i++) print "  " $2 " " skipped[i] ": " last[skipped[i]] >> notrun
+	said(skips, $2)
 	reset()
 	for (i in ended) delete ended[i]
 	fflush()
