@@ -28,7 +28,7 @@ func (m *Model) scoreUnit(u *unit, o *AskOptions) error {
 		for _, js := range g.jobs {
 			for _, j := range js {
 				if j.unit == u && j.alias == nil {
-					m.take(j, scores[j.row][:len(j.p.Answer)+1], o)
+					m.take(j, scores[j.cache.i][:len(j.p.Answer)+1], o)
 					j.reply.Attention = u.attention(m, j)
 				}
 			}
@@ -77,7 +77,7 @@ func (u *unit) attention(m *Model, j *job) *Attention {
 	for _, l := range u.probed {
 		for hi := range h {
 			for r := range a.Rows {
-				k := (j.row*h+hi)*p + r
+				k := (j.cache.i*h+hi)*p + r
 				a.Argmax = append(a.Argmax, l.argmax[k])
 				a.Gap = append(a.Gap, l.gap[k])
 				a.Mass = append(a.Mass, l.mass[k*s:k*s+a.Spans]...)

@@ -2,17 +2,26 @@ package decoder
 
 import "context"
 
-// waiting are greedy answers that wait for enough others to fill a batch, with the units whose caches they need.
+// waiting are greedy answers that wait for enough others to fill a batch, with the caches they need.
 type waiting struct{ jobs []*job }
 
 func (w *waiting) add(jobs []*job) {
 	for _, j := range jobs {
-		j.unit.hold(1)
+		j.cache.u.hold(1)
 	}
 	w.jobs = append(w.jobs, jobs...)
 }
 
-// decode decodes batches as long as some bucket has at least `least` answers waiting.
+// drop lets go of what the jobs' answers needed.
+func (w *waiting) drop(jobs []*job) {
+	for _, j := range jobs {
+		j.cache.u.hold(-1)
+		j.rows.free()
+		j.rows = nil
+	}
+}
+
+// decode decodes batches as long as some shape has at least `least` answers waiting.
 func (w *waiting) decode(ctx context.Context, m *Model, least int, o *AskOptions) error {
 	for {
 		batch := w.next(least, o.DecodeBatch)
@@ -20,33 +29,48 @@ func (w *waiting) decode(ctx context.Context, m *Model, least int, o *AskOptions
 			return nil
 		}
 		err := m.decodeBatch(ctx, batch, o)
-		for _, j := range batch {
-			j.unit.hold(-1)
-		}
+		w.drop(batch)
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// bytes is the size of the caches that are kept for the waiting answers.
+// decodeFull decodes what fills a batch, and all where the caches that are kept for the others pass the budget: for long prompts
+// a batch with empty places costs less than they do.
+func (w *waiting) decodeFull(ctx context.Context, m *Model, o *AskOptions) error {
+	least := o.DecodeBatch
+	if w.bytes(m) > o.CacheBytes {
+		least = 1
+	}
+	return w.decode(ctx, m, least, o)
+}
+
+// bytes is the size of the caches that are kept for the waiting answers; jobs over one row of a unit share it.
 func (w *waiting) bytes(m *Model) int64 {
-	n := int64(0)
+	n, seen := int64(0), map[cacheRow]bool{}
 	for _, j := range w.jobs {
-		n += m.cacheBytes(j.unit.t)
+		if !seen[j.cache] {
+			seen[j.cache] = true
+			n += m.cacheBytes(j.cache.u.t)
+		}
+		n += m.cacheBytes(j.rows.slots())
 	}
 	return n
 }
 
-// next takes up to n waiting jobs of one bucket that has at least `least` of them, the oldest first.
+// shape is what the jobs of a decoding batch have in common.
+func (j *job) shape() [2]int { return [2]int{j.cache.u.t, j.rows.slots()} }
+
+// next takes up to n waiting jobs of one shape that has at least `least` of them, the oldest first.
 func (w *waiting) next(least, n int) []*job {
-	count := map[int]int{}
+	count := map[[2]int]int{}
 	for _, j := range w.jobs {
-		count[j.unit.t]++
+		count[j.shape()]++
 	}
 	var batch, rest []*job
 	for _, j := range w.jobs {
-		if len(batch) < n && count[j.unit.t] >= least && (batch == nil || batch[0].unit.t == j.unit.t) {
+		if len(batch) < n && count[j.shape()] >= least && (batch == nil || batch[0].shape() == j.shape()) {
 			batch = append(batch, j)
 		} else {
 			rest = append(rest, j)
@@ -56,11 +80,9 @@ func (w *waiting) next(least, n int) []*job {
 	return batch
 }
 
-// free lets go of the units of answers that will not be decoded any more.
+// free lets go of the caches of answers that will not be decoded any more.
 func (w *waiting) free() {
-	for _, j := range w.jobs {
-		j.unit.hold(-1)
-	}
+	w.drop(w.jobs)
 	w.jobs = nil
 }
 
@@ -75,7 +97,7 @@ func (u *unit) hold(n int) {
 
 // decodePending decodes answers now, in batches that may not be full.
 func (m *Model) decodePending(ctx context.Context, jobs []*job, o *AskOptions) error {
-	w := waiting{jobs} // not added: the units are the caller's until all that rests on them is computed
+	w := waiting{jobs}
 	for {
 		batch := w.next(1, o.DecodeBatch)
 		if batch == nil {
@@ -87,39 +109,52 @@ func (m *Model) decodePending(ctx context.Context, jobs []*job, o *AskOptions) e
 	}
 }
 
-// decodeBatch decodes jobs of one bucket together; empty places repeat the last job and are ignored.
+// decodeBatch decodes jobs of one shape together; empty places repeat the last job and are ignored.
 func (m *Model) decodeBatch(ctx context.Context, jobs []*job, o *AskOptions) error {
-	var rows []cacheRow
+	var caches []cacheRow
 	var conds []*condition
+	var rows []*keptRows
 	places := make([]*job, o.DecodeBatch)
 	promptLen := make([]int32, o.DecodeBatch)
 	for i := range o.DecodeBatch {
 		j := jobs[min(i, len(jobs)-1)]
-		rows, conds = append(rows, cacheRow{j.unit, j.row}), append(conds, j.c)
+		caches, conds, rows = append(caches, j.cache), append(conds, j.c), append(rows, j.rows)
 		promptLen[i] = j.greedy.next
+		if j.rows != nil {
+			promptLen[i] = int32(j.c.lo)
+		}
 		if i < len(jobs) {
 			places[i] = j
 		}
 	}
-	kv, err := m.stack(rows)
+	kv, err := m.stack(caches)
 	if err != nil {
 		return err
 	}
 	defer kv.free()
-	run, err := m.newCacheRun(kv, promptLen, conds, draftSlots(o.MaxNew)+o.MaxNew)
+	before := rows[0].slots() // the drafts of jobs with kept rows have been checked
+	if before == 0 {
+		before = draftSlots(o.MaxNew)
+	}
+	run, err := m.newCacheRun(kv, promptLen, conds, before+o.MaxNew)
 	if err != nil {
 		return err
 	}
 	defer run.free()
-	return m.decode(ctx, run, places, o)
-}
-
-// decode continues the answers of the jobs in a run's batch rows until each has ended: by their drafts first, then token by
-// token. A nil job is an empty place.
-func (m *Model) decode(ctx context.Context, run *cacheRun, jobs []*job, o *AskOptions) error {
-	if err := m.decodeDrafts(ctx, run, jobs, o); err != nil {
+	if rows[0] != nil {
+		err = run.load(rows)
+	} else {
+		err = m.decodeDrafts(ctx, run, places, o)
+	}
+	if err != nil {
 		return err
 	}
+	return m.decodeTokens(ctx, run, places, o)
+}
+
+// decodeTokens continues the answers of the jobs in a run's batch rows token by token until each has ended. A nil job is an empty
+// place.
+func (m *Model) decodeTokens(ctx context.Context, run *cacheRun, jobs []*job, o *AskOptions) error {
 	for {
 		ids, pos := make([][]int32, len(jobs)), make([][]int32, len(jobs))
 		busy := false
@@ -164,8 +199,8 @@ func (m *Model) decode(ctx context.Context, run *cacheRun, jobs []*job, o *AskOp
 }
 
 // runCached computes the jobs of one prompt whose edits start at a later row: only the rows from there on, conditions as batch
-// rows, over the plain run's cache.
-func (m *Model) runCached(ctx context.Context, js []*job, plain cacheRow, o *AskOptions) error {
+// rows, over the plain run's cache. Answers that do not end in these rows go to wait.
+func (m *Model) runCached(ctx context.Context, js []*job, wait *waiting, o *AskOptions) error {
 	byRow := map[int][]*job{}
 	var order []int
 	for _, j := range js {
@@ -179,7 +214,7 @@ func (m *Model) runCached(ctx context.Context, js []*job, plain cacheRow, o *Ask
 	if len(order) == 0 {
 		return nil
 	}
-	kv, err := m.stack([]cacheRow{plain})
+	kv, err := m.stack([]cacheRow{byRow[order[0]][0].cache})
 	if err != nil {
 		return err
 	}
@@ -192,7 +227,15 @@ func (m *Model) runCached(ctx context.Context, js []*job, plain cacheRow, o *Ask
 			if err := m.cachedBatch(ctx, kv, rest[:n], batch, o); err != nil {
 				return err
 			}
+			for _, j := range rest[:n] {
+				if !j.greedy.done {
+					wait.add([]*job{j})
+				}
+			}
 			rest = rest[n:]
+			if err := wait.decodeFull(ctx, m, o); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -211,12 +254,13 @@ func conditionBatch(n int) int {
 // maxConditions is how many conditions of a prompt share a row program.
 const maxConditions = 16
 
-// cachedBatch runs the rows lo .. T+len(Answer)-1 under each condition, scores the answer and decodes on.
+// cachedBatch runs the rows lo .. T+len(Answer)-1 under each condition, scores the answer, and checks the drafts of those that go
+// on. Most conditions do no harm and end here; the few others keep their rows, to be decoded in a batch of their own.
 func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, batch int, o *AskOptions) error {
 	p, lo := jobs[0].p, jobs[0].c.lo
 	all := append(append([]int32(nil), p.IDs...), p.Answer...)
 	most := rowBuckets[len(rowBuckets)-1]
-	need := draftSlots(o.MaxNew) + o.MaxNew
+	need := draftSlots(o.MaxNew)
 	for from := lo; from < len(all); from += most {
 		need += rowBucket(min(most, len(all)-from))
 	}
@@ -247,7 +291,22 @@ func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, b
 			places[i] = j
 		}
 	}
-	return m.decode(ctx, run, places, o)
+	if err := m.decodeDrafts(ctx, run, places, o); err != nil {
+		return err
+	}
+	for i, j := range places {
+		if j == nil {
+			continue
+		}
+		j.commit(j.greedy)
+		j.draft = nil
+		if !j.greedy.done {
+			if j.rows, err = run.keep(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // cachedRows computes ids at positions from.. in every batch row and scores those that predict the answer.

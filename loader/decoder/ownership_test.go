@@ -107,20 +107,28 @@ func TestOwnership(t *testing.T) {
 				step()
 			}
 			settle(c.m)
-			rss, buffers := resident(t), liveBuffers(be)
+			buffers := liveBuffers(be)
 			if be.Kind != KindGo { // the collector would finalise what a walk forgot: count without it
 				defer debug.SetGCPercent(debug.SetGCPercent(-1))
 			}
-			for range c.walks {
-				step()
+			// Allocators keep pages back now and then; a leak grows in every stretch.
+			for try := 1; ; try++ {
+				rss := resident(t)
+				for range c.walks {
+					step()
+				}
+				settle(c.m)
+				grown := resident(t) - rss
+				t.Logf("%s: %d walks: resident memory grew by %d KiB", c.name, c.walks, grown>>10)
+				if grown <= min(int64(c.walks)*perWalk, most) {
+					break
+				}
+				if try == 3 {
+					t.Errorf("%s: %d walks, three times: resident memory grew by %d bytes", c.name, c.walks, grown)
+					break
+				}
 			}
-			settle(c.m)
 			more := liveBuffers(be) - buffers
-			grown := resident(t) - rss
-			t.Logf("%s: %d walks: resident memory grew by %d KiB, device buffers by %d", c.name, c.walks, grown>>10, more)
-			if grown > min(int64(c.walks)*perWalk, most) {
-				t.Errorf("%s: %d walks: resident memory grew by %d bytes", c.name, c.walks, grown)
-			}
 			if more > 0 {
 				t.Errorf("%s: %d walks left %d device buffers", c.name, c.walks, more)
 			}

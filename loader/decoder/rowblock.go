@@ -93,6 +93,20 @@ func stackRows(in []*Node) *Node {
 	return Concatenate(parts, 0)
 }
 
+func stackOnly(in []*Node) []*Node { return []*Node{stackRows(in)} }
+
+// stackTails stacks tails [1, KV, C', D] and adds empty slots: [tails, KV, capacity, D].
+func stackTails(capacity int) func(in []*Node) []*Node {
+	return func(in []*Node) []*Node {
+		x := Concatenate(in, 0)
+		s := x.Shape().Clone()
+		if s.Dimensions[2] = capacity - s.Dimensions[2]; s.Dimensions[2] > 0 {
+			x = Concatenate([]*Node{x, Zeros(x.Graph(), s)}, 2)
+		}
+		return []*Node{x}
+	}
+}
+
 // stackKeys is stackRows for keys [B, KV, T, D] with the tables cos and sin [T, planes] before the pairs: stacked and rotated.
 func (c *blockConfig) stackKeys(in []*Node) []*Node {
 	cos, sin := ExpandAxes(in[0], 0, 1), ExpandAxes(in[1], 0, 1)

@@ -3,8 +3,8 @@ package decoder
 import (
 	"context"
 	"fmt"
+	"slices"
 
-	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 )
 
@@ -190,6 +190,88 @@ func (r *cacheRun) forget(i int, pos int32) {
 	}
 }
 
+// keptRows are the new rows of one batch row of a run, kept for a run to come.
+type keptRows struct {
+	tail []kvPair // by layer, [1, KV, C, D], k before rotation; owned
+	pos  []int32  // [C]; -1 = empty
+	slot int      // first free slot
+}
+
+func (k *keptRows) slots() int {
+	if k == nil {
+		return 0
+	}
+	return len(k.pos)
+}
+
+func (k *keptRows) free() {
+	if k == nil {
+		return
+	}
+	for _, p := range k.tail {
+		free(p.k, p.v)
+	}
+	k.tail = nil
+}
+
+// keep copies the rows of batch row i.
+func (r *cacheRun) keep(i int) (*keptRows, error) {
+	prog, err := r.m.program("stack", stackOnly)
+	if err != nil {
+		return nil, err
+	}
+	at, err := r.m.be.ints([]int32{int32(i)}, 1, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer free(at)
+	k := &keptRows{pos: slices.Clone(r.tailPos[i*r.capacity : (i+1)*r.capacity]), slot: r.slot}
+	for _, p := range r.tail {
+		key, err := call(prog, p.k, at)
+		if err != nil {
+			k.free()
+			return nil, err
+		}
+		value, err := call(prog, p.v, at)
+		if err != nil {
+			free(key...)
+			k.free()
+			return nil, err
+		}
+		k.tail = append(k.tail, kvPair{key[0], value[0]})
+	}
+	return k, nil
+}
+
+// load starts the tail of a run with kept rows, one for each batch row, all of one size.
+func (r *cacheRun) load(rows []*keptRows) error {
+	prog, err := r.m.program(fmt.Sprintf("stack_tails_%d", r.capacity), stackTails(r.capacity))
+	if err != nil {
+		return err
+	}
+	for l := range r.tail {
+		var ks, vs []any
+		for _, k := range rows {
+			ks, vs = append(ks, k.tail[l].k), append(vs, k.tail[l].v)
+		}
+		key, err := call(prog, ks...)
+		if err != nil {
+			return err
+		}
+		r.tail[l].k = key[0]
+		value, err := call(prog, vs...)
+		if err != nil {
+			return err
+		}
+		r.tail[l].v = value[0]
+	}
+	for i, k := range rows {
+		copy(r.tailPos[i*r.capacity:], k.pos)
+		r.slot = max(r.slot, k.slot)
+	}
+	return nil
+}
+
 // cacheRow names one sequence's cache within a unit.
 type cacheRow struct {
 	u *unit
@@ -219,7 +301,7 @@ func (m *Model) stack(rows []cacheRow) (*promptCache, error) {
 	if err != nil {
 		return nil, err
 	}
-	values, err := m.program("stack", func(in []*graph.Node) []*graph.Node { return []*graph.Node{stackRows(in)} })
+	values, err := m.program("stack", stackOnly)
 	if err != nil {
 		return nil, err
 	}

@@ -10,9 +10,10 @@ type job struct {
 	prompt, cond int
 	p            *Prompt
 	c            *condition
-	alias        *job // same computation as this one (no edits: the plain run)
-	unit         *unit
-	row          int // index within the unit's batch
+	alias        *job      // same computation as this one (no edits: the plain run)
+	unit         *unit     // whole pass; nil = rows over the plain run's cache
+	cache        cacheRow  // what a greedy answer goes on over: of unit, or of the plain run
+	rows         *keptRows // and the edited rows after it; nil = none
 	reply        *Reply
 	scores       []rowScore // rows T-1 .. T-1+len(Answer)
 	greedy       greedyState
@@ -140,14 +141,15 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 	var units []*unit
 	defer func() {
 		for _, u := range units {
-			if u.holds == 0 {
-				u.free()
-			}
+			u.hold(-1)
 		}
 	}()
 	for _, g := range chunk {
 		m.plan(g, conds, o)
 		units = append(units, g.units...)
+	}
+	for _, u := range units {
+		u.hold(1) // until all that rests on it is computed
 	}
 	if err := m.walk(ctx, units); err != nil {
 		return err
@@ -167,19 +169,15 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 		edited = plain
 	}
 	for _, g := range chunk {
-		for i, js := range g.jobs {
+		for _, js := range g.jobs {
 			setDrafts(g, js)
-			if err := m.runCached(ctx, js, cacheRow{g.base, i}, o); err != nil {
+			if err := m.runCached(ctx, js, wait, o); err != nil {
 				return err
 			}
 		}
 	}
 	wait.add(edited)
-	least := o.DecodeBatch
-	if wait.bytes(m) > o.CacheBytes {
-		least = 1 // long prompts: a batch with empty places costs less than the caches
-	}
-	return wait.decode(ctx, m, least, o)
+	return wait.decodeFull(ctx, m, o)
 }
 
 // sortJobs lists the jobs whose greedy answer goes on over a whole pass's cache, of the plain run and of edited ones, and tells
@@ -249,11 +247,14 @@ func (m *Model) plan(g *group, conds []Condition, o *AskOptions) {
 				u.fork = g.firstLayer(m, k)
 			}
 			for i, js := range g.jobs {
-				js[k].unit, js[k].row = u, i
+				js[k].unit, js[k].cache = u, cacheRow{u, i}
 				u.conds[i] = js[k].c
 			}
 		default:
 			g.base.keepKV = true
+			for i, js := range g.jobs {
+				js[k].cache = cacheRow{g.base, i}
+			}
 		}
 	}
 }
@@ -308,7 +309,7 @@ func (g *group) usePlain(k int) {
 				break
 			}
 		}
-		js[k].unit, js[k].row = g.base, i
+		js[k].unit, js[k].cache = g.base, cacheRow{g.base, i}
 	}
 }
 
