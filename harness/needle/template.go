@@ -1,0 +1,182 @@
+package needle
+
+import "strings"
+
+// wording is one way to say and ask for a code. {s} is the subject, {c} the code, which always has a space before it.
+type wording struct {
+	needle   string
+	question string
+	prefix   string // how the answer begins; the code comes next
+}
+
+// template is one kind of fact, with wordings and subjects of each split.
+type template struct {
+	name           string
+	literal        bool // question and prefix repeat the needle up to the code; else they share no content bigram with it
+	detect, test   []wording
+	forDet, forTes string // subjects, one word each
+}
+
+func (t *template) wordings(s Split) []wording {
+	if s == Test {
+		return t.test
+	}
+	return t.detect
+}
+
+func (t *template) subjects(s Split) []string {
+	if s == Test {
+		return strings.Fields(t.forTes)
+	}
+	return strings.Fields(t.forDet)
+}
+
+// sentence is the needle about a subject; question and answer prefix ask for that subject's code.
+func (w wording) sentence(subject, code string) string {
+	return strings.NewReplacer("{s}", subject, "{c}", code).Replace(w.needle)
+}
+
+func (w wording) ask(subject string) (question, prefix string) {
+	r := strings.NewReplacer("{s}", subject)
+	return r.Replace(w.question), r.Replace(w.prefix)
+}
+
+// TemplateNames returns the names of all templates, in the default order of use.
+func TemplateNames() []string {
+	out := make([]string, len(templates))
+	for i := range templates {
+		out[i] = templates[i].name
+	}
+	return out
+}
+
+// Literal says whether a template's question and answer prefix repeat the needle's words before the code, so that matching
+// the last tokens is enough to find it. ok is false for an unknown name.
+func Literal(name string) (literal, ok bool) {
+	t := templateByName(name)
+	if t == nil {
+		return false, false
+	}
+	return t.literal, true
+}
+
+func templateByName(name string) *template {
+	for i := range templates {
+		if templates[i].name == name {
+			return &templates[i]
+		}
+	}
+	return nil
+}
+
+// literal makes a wording whose prefix is all that the needle says before the code.
+func literal(before, question string) wording {
+	return wording{before + " {c}.", question, before}
+}
+
+var templates = []template{
+	{
+		name: "access", literal: true,
+		forDet: "observatory boathouse foundry pavilion greenhouse distillery armoury crypt laboratory sawmill brewery chapel",
+		forTes: "lighthouse windmill tannery granary dairy warehouse aquarium cellar arcade depot refinery planetarium",
+		detect: []wording{
+			literal("The secret access code for the {s} is", "What is the secret access code for the {s}?"),
+			literal("The entry code of the {s} is", "What is the entry code of the {s}?"),
+		},
+		test: []wording{
+			literal("The code that unlocks the {s} is", "What is the code that unlocks the {s}?"),
+			literal("The hidden keypad code of the {s} is", "What is the hidden keypad code of the {s}?"),
+		},
+	},
+	{
+		name:   "courier",
+		forDet: "Dmitri Helga Farid Rosa Viktor Amaya Cedric Zofia Idris Noemi Ludwig Priya",
+		forTes: "Astrid Jorge Leila Magnus Petra Samir Wanda Emil Chiara Bogdan Hanna Tariq",
+		detect: []wording{
+			{"Before the boat left, {s} whispered {c} to a guard.", "Which code did the guard hear from {s}?", "The guard heard"},
+			{"In a hurry {s} scratched {c} on a slate and ran off.", "Which code was written down by {s}?", "The code was"},
+		},
+		test: []wording{
+			{"On the back of a postcard {s} had pencilled {c} in haste.", "Which code comes from {s}?", "The code is"},
+			{"Only {c} remained legible after {s} dropped the envelope.", "What could be read on the paper that belonged to {s}?", "It said"},
+		},
+	},
+	{
+		name: "passphrase", literal: true,
+		forDet: "rowers falconers archers stonemasons puppeteers jugglers skaters fencers choristers smugglers",
+		forTes: "climbers divers printers drummers sculptors wrestlers cyclists chemists magicians sprinters",
+		detect: []wording{
+			literal("The secret passphrase of the {s} is", "What is the secret passphrase of the {s}?"),
+			literal("The agreed password of the {s} is", "What is the agreed password of the {s}?"),
+		},
+		test: []wording{
+			literal("The private watchword of the {s} is", "What is the private watchword of the {s}?"),
+			literal("The current passcode used by the {s} is", "What is the current passcode used by the {s}?"),
+		},
+	},
+	{
+		name:   "combination",
+		forDet: "safe vault trunk strongbox cabinet coffer casket briefcase suitcase locker",
+		forTes: "chest hatbox drawer wardrobe cupboard satchel toolbox cashbox bureau lunchbox",
+		detect: []wording{
+			{"Turn the dial of the {s} to {c} and wait for the click.", "Which combination unlocks the {s}?", "The combination is"},
+			{"The {s} snaps ajar once somebody types {c} twice.", "Which code must be entered to get into the {s}?", "The code to enter is"},
+		},
+		test: []wording{
+			{"Feed {c} to the lock and the {s} springs wide.", "Which sequence is needed for the {s}?", "The sequence needed is"},
+			{"Nothing moves the {s} except {c}, spelled slowly.", "Which string of characters frees the {s}?", "The string is"},
+		},
+	},
+	{
+		name: "serial", literal: true,
+		forDet: "cello trumpet oboe harp banjo clarinet bassoon accordion tuba mandolin",
+		forTes: "violin flute trombone zither lute guitar saxophone harmonica viola cornet",
+		detect: []wording{
+			literal("The serial number of the {s} is", "What is the serial number of the {s}?"),
+			literal("The inventory number on the {s} reads", "What does the inventory number on the {s} read?"),
+		},
+		test: []wording{
+			literal("The catalogue number of the {s} is", "What is the catalogue number of the {s}?"),
+			literal("The mark stamped inside the {s} is", "What is the mark stamped inside the {s}?"),
+		},
+	},
+	{
+		name:   "plate",
+		forDet: "lorry tractor hearse minibus motorcycle taxi ambulance jeep scooter limousine",
+		forTes: "truck van coach trolleybus bulldozer caravan pickup moped snowplough convertible",
+		detect: []wording{
+			{"A witness remembered {c} from the rear plate of the {s}.", "How is the {s} registered?", "It is registered as"},
+			{"Mud covered all of the {s} but the letters {c} near the bumper.", "Which code identifies the {s}?", "The identifying code is"},
+		},
+		test: []wording{
+			{"The camera caught {c} as the {s} turned away.", "Which licence belongs to the {s}?", "The licence is"},
+			{"Police traced {c} abroad and then found the {s} in a ditch.", "Which tag does the {s} carry?", "The tag is"},
+		},
+	},
+	{
+		name: "booking", literal: true,
+		forDet: "Marta Anselm Birgit Tobias Ines Ravi Olga Kenji Fatima Leon Greta Pavel",
+		forTes: "Nadia Hugo Selma Omar Ingrid Mateo Yuki Clara Bruno Amira Stefan Lucia",
+		detect: []wording{
+			literal("The booking reference for {s} is", "What is the booking reference for {s}?"),
+			literal("The locator given to {s} is", "What is the locator given to {s}?"),
+		},
+		test: []wording{
+			literal("The reservation code of {s} is", "What is the reservation code of {s}?"),
+			literal("The membership number of {s} is", "What is the membership number of {s}?"),
+		},
+	},
+	{
+		name:   "signal",
+		forDet: "submarine trawler tugboat icebreaker schooner frigate yacht catamaran dinghy steamer",
+		forTes: "freighter whaler gondola kayak hovercraft lifeboat brigantine dredger galleon rowboat",
+		detect: []wording{
+			{"Radio operators reach the {s} by asking for {c} after dusk.", "Which call sign does the {s} answer to?", "The call sign is"},
+			{"Flags spelling {c} flew above the {s} for hours.", "Which signal did the {s} show?", "The signal was"},
+		},
+		test: []wording{
+			{"In thick fog the {s} tapped out {c} by lamp.", "Which message was sent from the {s}?", "The message sent was"},
+			{"Across the stern of the {s} somebody had painted {c} in white.", "How does one tell the {s} from others?", "One can tell it by"},
+		},
+	},
+}
