@@ -2,11 +2,15 @@ package harness
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/headscope/headscope/heads"
-	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/stats"
 )
+
+type headOf = decoder.Head
 
 // closeAttention is the lead of an attention weight below which another machine may see another arg max (float32).
 const closeAttention = 1e-4
@@ -14,9 +18,11 @@ const closeAttention = 1e-4
 // Detection is what the detect stage found.
 type Detection struct {
 	Threshold  float64         `json:"threshold"`
-	Heads      heads.Ranking   `json:"heads"` // argmax_last >= threshold, best first, ties by mass_last
-	Borderline heads.Set       `json:"borderline"`
-	Hits       []heads.Hits    `json:"hits"` // where the hits of each detected head fall
+	Heads      heads.Ranking   `json:"heads"`      // argmax_last >= threshold, best first, ties by mass_last
+	Borderline heads.Set       `json:"borderline"` // one hit from the threshold, on either side
+	Cuts       []Cut           `json:"cuts"`       // detected heads, best first, and those one hit short, with intervals
+	Ties       heads.Set       `json:"ties"`       // of the heads asked for with --top: those that only the tie-breaker told from others
+	Hits       []heads.Hits    `json:"hits"`       // where the hits of each detected head fall
 	Scores     []heads.Scores  `json:"scores"`
 	CloseCalls int             `json:"close_calls"` // arg maxes of the last row within 1e-4 of another key, over all heads and prompts
 	CopyTFOf   int             `json:"copy_tf_of"`  // prompts that copy_tf could be asked of
@@ -41,9 +47,11 @@ func (d *Detection) Score(name string) (heads.Scores, bool) {
 	return heads.Scores{}, false
 }
 
-// detect turns the probed trials into scores. Failed trials are left out; trials[i] belongs to prompts[i].
-func detect(spec *loader.Spec, prompts []*Prompt, trials []Trial, threshold float64) (*Detection, error) {
-	d := &Detection{Threshold: threshold, NoCopyTF: []PromptFailure{}}
+// detect turns the probed trials into scores. Failed trials are left out.
+func detect(e *evidence) (*Detection, error) {
+	prompts, trials, threshold := e.detects, e.trials[StageDetect], e.plan.Detect.Threshold
+	d := &Detection{Threshold: threshold, NoCopyTF: []PromptFailure{}, Cuts: []Cut{}, Ties: heads.Set{}}
+	write := heads.NewScores("write_norm", e.shape.Layers, e.shape.Heads)
 	var all, copying []heads.Observation
 	for i, t := range trials {
 		if t.Outcome == Failed {
@@ -57,7 +65,14 @@ func detect(spec *loader.Spec, prompts []*Prompt, trials []Trial, threshold floa
 				return nil, fmt.Errorf("detect: prompt %s: %w", t.Prompt, errNotFinite("attention weights are"))
 			}
 		}
-		p := prompts[i]
+		if len(t.Attention.Write) != len(write.Data) {
+			return nil, fmt.Errorf("trial of prompt %s: %d write norms, want %d", t.Prompt, len(t.Attention.Write), len(write.Data))
+		}
+		for k, w := range t.Attention.Write {
+			write.Data[k] += float64(w)
+		}
+		write.N++
+		p := &prompts[i]
 		o := heads.Observation{Prompt: i, Needle: p.Needle, Code: p.Code, Rows: t.Attention.rows()}
 		for _, id := range p.IDs {
 			o.Tokens = append(o.Tokens, int(id))
@@ -75,14 +90,14 @@ func detect(spec *loader.Spec, prompts []*Prompt, trials []Trial, threshold floa
 	if len(all) == 0 {
 		return nil, &hintError{fmt.Errorf("detect: all %d prompts failed", len(trials)), "lower --batch, or free memory on the device"}
 	}
-	obs, err := heads.NewObservations(spec.Layers, spec.Heads, all)
+	obs, err := heads.NewObservations(e.shape.Layers, e.shape.Heads, all)
 	if err != nil {
 		return nil, fmt.Errorf("detect: %w", err)
 	}
 	argmax, mass := obs.ArgmaxLast(), obs.MassLast()
 	d.Scores = []heads.Scores{argmax, mass, obs.ArgmaxCode()}
 	if len(copying) > 0 {
-		co, err := heads.NewObservations(spec.Layers, spec.Heads, copying)
+		co, err := heads.NewObservations(e.shape.Layers, e.shape.Heads, copying)
 		if err != nil {
 			return nil, fmt.Errorf("detect: %w", err)
 		}
@@ -93,14 +108,61 @@ func detect(spec *loader.Spec, prompts []*Prompt, trials []Trial, threshold floa
 		d.Scores = append(d.Scores, s)
 	}
 	d.CopyTFOf = len(copying)
+	for i := range write.Data {
+		write.Data[i] /= float64(write.N)
+	}
+	d.Scores = append(d.Scores, write)
+	if err := d.addRepeat(e); err != nil {
+		return nil, err
+	}
 	d.ranking = argmax.Ranking(mass)
 	found := argmax.AtLeast(threshold)
 	d.Heads, d.Hits = d.ranking.Only(found), obs.Hits(found)
 	d.Borderline = argmax.Borderline(threshold)
+	d.cut(argmax)
+	if e.plan.Knockout != nil && e.plan.Knockout.Top > 0 {
+		d.Ties = argmax.TiesAt(e.plan.Knockout.Top)
+	}
 	for _, c := range obs.CloseCalls(closeAttention) {
 		if c.Row == 0 {
 			d.CloseCalls++
 		}
 	}
 	return d, nil
+}
+
+// addRepeat adds the scores of the repeated random sequences, where they were asked for.
+func (d *Detection) addRepeat(e *evidence) error {
+	var list []heads.Repeat
+	for _, t := range e.trials[StageRepeat] {
+		if t.Repeat != nil {
+			list = append(list, heads.Repeat{Induction: t.Repeat.Induction, Duplicate: t.Repeat.Duplicate, Previous: t.Repeat.Previous})
+		}
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	scores, err := heads.RepeatScores(e.shape.Layers, e.shape.Heads, list)
+	if err != nil {
+		return fmt.Errorf("detect: %w", err)
+	}
+	d.Scores = append(d.Scores, scores...)
+	return nil
+}
+
+// cut lists the heads around the threshold with their intervals.
+func (d *Detection) cut(argmax heads.Scores) {
+	near := d.Borderline.Minus(d.Heads.Set())
+	for _, h := range append(slices.Clone(d.Heads), d.ranking.Only(near)...) {
+		v := argmax.At(h)
+		iv := stats.Wilson(int(math.Round(v*float64(argmax.N))), argmax.N, level)
+		c := Cut{[2]int{h.Layer, h.Index}, Number(v), Number(iv.Lo), Number(iv.Hi), cutLikely}
+		switch {
+		case near.Contains(h):
+			c.Class = cutNear
+		case iv.Lo >= d.Threshold:
+			c.Class = cutSure
+		}
+		d.Cuts = append(d.Cuts, c)
+	}
 }

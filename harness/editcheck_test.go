@@ -84,12 +84,18 @@ func TestDetectRefusesNaN(t *testing.T) {
 			row[n-1] = mass
 			a.Argmax, a.Gap, a.Mass = append(a.Argmax, make([]int32, n)), append(a.Gap, make(floats, n)), append(a.Mass, row)
 		}
+		a.Write = make(floats, n)
 		return Trial{Prompt: p.Spec.ID, Outcome: Other, Attention: a}
 	}
-	if _, err := detect(&c.Spec, prompts, []Trial{trial(prompts[0], 0), trial(prompts[1], 0.5)}, 0.1); err != nil {
+	detect := func(trials ...Trial) (*Detection, error) {
+		e := newEvidence(&Plan{Detect: &PlanDetect{Threshold: 0.1}}, Shape{c.Spec.Layers, c.Spec.Heads, c.Spec.KVHeads}, recordsOf(prompts, nil, true))
+		e.trials[StageDetect] = trials
+		return e.detection()
+	}
+	if _, err := detect(trial(prompts[0], 0), trial(prompts[1], 0.5)); err != nil {
 		t.Fatal(err)
 	}
-	_, err = detect(&c.Spec, prompts, []Trial{trial(prompts[0], 0), trial(prompts[1], float32(math.NaN()))}, 0.1)
+	_, err = detect(trial(prompts[0], 0), trial(prompts[1], float32(math.NaN())))
 	if err == nil || !strings.Contains(err.Error(), "prompt p1: attention weights are not finite numbers") {
 		t.Errorf("got %v", err)
 	}

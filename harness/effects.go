@@ -3,6 +3,7 @@ package harness
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/headscope/headscope/stats"
 )
@@ -27,12 +28,13 @@ func byCondition(trials []Trial, conds []condition) map[string][]Trial {
 
 // summarise computes a condition's numbers; base are the unmodified model's trials of the same prompts, nil for itself.
 func summarise(s *PlanStats, c *condition, stage string, trials, base []Trial) ConditionResult {
-	r := ConditionResult{Name: c.name, Stage: stage, Edits: c.edits, Heads: c.heads, Scope: c.scope, ControlOf: c.controlOf}
+	r := ConditionResult{Name: c.name, Stage: stage, Edits: c.edits, Heads: c.heads, Scope: c.scope, ControlOf: c.controlOf, Pool: c.pool}
 	if r.Edits == nil {
 		r.Edits = r.Edits[:0:0]
 	}
 	flips := [2]int{}
-	var sums []float64
+	var sums, margins []float64
+	var scores ScorerShares
 	for i := range trials {
 		t := &trials[i]
 		r.N.add(t)
@@ -40,6 +42,10 @@ func summarise(s *PlanStats, c *condition, stage string, trials, base []Trial) C
 			continue
 		}
 		sums = append(sums, float64(t.Sum))
+		if t.Decoy != nil {
+			margins = append(margins, float64(t.Margin))
+		}
+		scores.add(t)
 		if t.Outcome == Hit {
 			flips[1]++
 			if !t.Fragile {
@@ -54,12 +60,53 @@ func summarise(s *PlanStats, c *condition, stage string, trials, base []Trial) C
 	if r.N.Fragile > 0 {
 		r.Metrics.Flipped = &flips
 	}
-	mean := stats.PairedBootstrap(make([]float64, len(sums)), sums, s.resampling(), s.bootstrap())
-	r.Metrics.SumLogProb = metricOf(mean, bootstrapMethod, len(sums))
+	r.Metrics.SumLogProb, r.Metrics.Margin = s.mean(sums), s.mean(margins)
+	if len(margins) == 0 {
+		r.Metrics.Margin = undefined(bootstrapMethod, "no trial has a decoy to compare with")
+	}
+	r.Metrics.Scorers = scores.shares()
 	if base != nil {
 		compare(s, &r, trials, base)
 	}
 	return r
+}
+
+// mean is the mean of x with a bootstrap interval.
+func (s *PlanStats) mean(x []float64) Metric {
+	return metricOf(stats.PairedBootstrap(make([]float64, len(x)), x, s.resampling(), s.bootstrap()), bootstrapMethod, len(x))
+}
+
+// ScorerShares are the shares of trials that each scorer counts as answered, and the mean of ROUGE-1 recall.
+type ScorerShares struct {
+	FirstToken Number `json:"first_token"`
+	Substring  Number `json:"substring"`
+	Exact      Number `json:"exact"`
+	Rouge1     Number `json:"rouge1"`
+	Of         int    `json:"of"`
+}
+
+func (s *ScorerShares) add(t *Trial) {
+	if t.Scores == nil {
+		return
+	}
+	s.Of++
+	for _, x := range []struct {
+		to *Number
+		on bool
+	}{{&s.FirstToken, t.Scores.FirstToken}, {&s.Substring, t.Scores.Substring}, {&s.Exact, t.Scores.Exact}} {
+		if x.on {
+			*x.to++
+		}
+	}
+	s.Rouge1 += t.Scores.Rouge1
+}
+
+func (s *ScorerShares) shares() *ScorerShares {
+	if s.Of == 0 {
+		return nil
+	}
+	n := Number(s.Of)
+	return &ScorerShares{s.FirstToken / n, s.Substring / n, s.Exact / n, s.Rouge1 / n, s.Of}
 }
 
 func recall(hits, of int) Metric {
@@ -72,23 +119,54 @@ func recall(hits, of int) Metric {
 
 // compare adds the paired comparisons; pairs with a failed trial are left out.
 func compare(s *PlanStats, r *ConditionResult, trials, base []Trial) {
-	var before, after []float64
+	var before, after, marginBefore, marginAfter []float64
 	var hitBefore, hitAfter []bool
 	for i := range trials {
 		if trials[i].Outcome == Failed || base[i].Outcome == Failed {
 			continue
 		}
 		before, after = append(before, float64(base[i].Sum)), append(after, float64(trials[i].Sum))
+		if trials[i].Decoy != nil && base[i].Decoy != nil {
+			marginBefore, marginAfter = append(marginBefore, float64(base[i].Margin)), append(marginAfter, float64(trials[i].Margin))
+		}
 		hitBefore, hitAfter = append(hitBefore, base[i].Outcome == Hit), append(hitAfter, trials[i].Outcome == Hit)
 	}
-	change := metricOf(stats.PairedBootstrap(before, after, s.resampling(), s.bootstrap()), bootstrapMethod+", paired", len(before))
+	change := s.change(before, after)
 	r.Metrics.Change = &change
+	primary, old, now := change, before, after
+	if len(marginBefore) > 0 {
+		c := s.change(marginBefore, marginAfter)
+		r.Metrics.MarginChange = &c
+		primary, old, now = c, marginBefore, marginAfter
+	}
+	r.Metrics.Equivalence = s.equivalence(primary, old, now)
 	b, c := stats.Discordant(hitBefore, hitAfter)
 	m := stats.McNemar(b, c)
 	if len(before) == 0 {
 		m.P, m.Log10P = math.NaN(), math.NaN()
 	}
 	r.Metrics.McNemar = &Paired{Lost: b, Gained: c, P: Number(m.P), Log10P: Number(m.Log10P), Of: len(before), About: "prompts only"}
+}
+
+func (s *PlanStats) change(before, after []float64) Metric {
+	return metricOf(stats.PairedBootstrap(before, after, s.resampling(), s.bootstrap()), bootstrapMethod+", paired", len(before))
+}
+
+// Equivalence is the two one-sided tests of "no effect": the 90 % interval of the change has to lie within the margin that the plan
+// states. Not equivalent does not mean different.
+type Equivalence struct {
+	Margin     Number `json:"margin"` // nats, of the primary outcome
+	Low        Number `json:"low"`    // bootstrap over prompts, percentile 0.90
+	High       Number `json:"high"`
+	Equivalent bool   `json:"equivalent"`
+}
+
+func (s *PlanStats) equivalence(change Metric, before, after []float64) *Equivalence {
+	if s.Equivalence <= 0 || len(before) == 0 || change.Reason != "" {
+		return nil
+	}
+	e := stats.PairedBootstrap(before, after, stats.Resampling{N: s.Resamples, Level: 0.9}, s.bootstrap())
+	return &Equivalence{Number(s.Equivalence), Number(e.Lo), Number(e.Hi), e.Lo > -s.Equivalence && e.Hi < s.Equivalence}
 }
 
 func (s *PlanStats) resampling() stats.Resampling {
@@ -98,33 +176,53 @@ func (s *PlanStats) resampling() stats.Resampling {
 // bootstrap starts the stream anew for each interval, so that a number does not depend on which others are computed.
 func (s *PlanStats) bootstrap() *rand.Rand { return rand.New(rand.NewPCG(s.Seed, s.Bootstrap)) }
 
-// effects ranks each knock-out's drop of the mean log-probability among those of its controls.
-func effects(conds []ConditionResult) []Effect {
+// effects ranks each knock-out's drop of the primary outcome among those of its controls, pool by pool.
+func effects(p *Plan, conds []ConditionResult, controls []Controls) []Effect {
 	var out []Effect
 	for i := range conds {
 		c := &conds[i]
-		var drops []float64
-		for j := range conds {
-			if conds[j].ControlOf == c.Name {
-				drops = append(drops, drop(&conds[j]))
-			}
-		}
-		if len(drops) == 0 {
+		if c.Scope == "" || c.Name != withoutName(c.Scope) {
 			continue
 		}
-		test := stats.HeadSetTest(drop(c), drops)
-		e := Effect{Condition: c.Name, Controls: test.Controls, AtLeast: test.AtLeast, Method: "head-set randomisation on the drop of sum_logprob"}
-		switch p := Number(test.P); {
-		case math.IsNaN(test.P):
-			e.Reason = "is undefined: one of the drops is not a number"
-		case test.Controls >= fewestControls:
-			e.P = &p
-		default:
-			e.Reason = "needs >= 19 controls"
+		for _, pool := range controls {
+			var drops []float64
+			for j := range conds {
+				if conds[j].ControlOf == c.Name && conds[j].Pool == pool.Pool {
+					drops = append(drops, p.drop(&conds[j]))
+				}
+			}
+			e := Effect{Condition: c.Name, Pool: pool.Pool, Metric: p.Primary.Metric, Method: "head-set randomisation on the drop of " + p.Primary.Metric}
+			e.Primary = c.Scope == p.Primary.Scope && pool.Pool == p.Primary.Pool
+			if len(drops) == 0 {
+				e.Reason = "has no controls: " + pool.Reason
+				out = append(out, e)
+				continue
+			}
+			test := stats.HeadSetTest(p.drop(c), drops)
+			e.Controls, e.AtLeast = test.Controls, test.AtLeast
+			e.Drop, e.ControlDrop, e.LargestControl = Number(p.drop(c)), Number(stats.Mean(drops)), Number(slices.Max(drops))
+			switch v := Number(test.P); {
+			case math.IsNaN(test.P):
+				e.Reason = "is undefined: one of the drops is not a number"
+			case test.Controls >= fewestControls:
+				e.P = &v
+			default:
+				e.Reason = "needs >= 19 controls"
+			}
+			out = append(out, e)
 		}
-		out = append(out, e)
 	}
 	return out
 }
 
-func drop(c *ConditionResult) float64 { return -float64(c.Metrics.Change.Value) }
+// drop is how far a condition lowers the primary outcome.
+func (p *Plan) drop(c *ConditionResult) float64 {
+	m := c.Metrics.Change
+	if p.Primary.Metric == metricMargin {
+		m = c.Metrics.MarginChange
+	}
+	if m == nil {
+		return math.NaN()
+	}
+	return -float64(m.Value)
+}

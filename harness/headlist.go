@@ -14,49 +14,67 @@ import (
 
 const headListAdvice = "give L18H6,L8H0 or [[18,6],[8,0]], each head once, or a file of such a list, or a result"
 
-// ReadHeads reads heads to knock out, best first: a file (a list, or a result of ours) or a list as text. exclude holds those that
-// are no controls for them: the heads themselves and, from a result, whatever its detectors flag.
-func ReadHeads(list string) (ranking heads.Ranking, exclude heads.Set, err error) {
+// GivenHeads are heads to knock out and what their source says of others.
+type GivenHeads struct {
+	Heads     heads.Ranking // best first
+	Exclude   heads.Set     // no controls for them: the heads themselves and, from a result, whatever its detectors flag
+	WriteNorm *heads.Scores // of all heads, from a result; nil = not known
+}
+
+// ReadHeads reads heads to knock out: a file (a list, or a result of ours) or a list as text.
+func ReadHeads(list string) (*GivenHeads, error) {
 	ranking, listErr := heads.ParseRanking(list)
 	if listErr == nil {
-		return ranking, ranking.Set(), nil
+		return &GivenHeads{Heads: ranking, Exclude: ranking.Set()}, nil
 	}
 	data, err := os.ReadFile(list)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG) {
-		return nil, nil, usagef(headListAdvice, "heads %q: no such file, nor a list: %w", list, listErr)
+		return nil, usagef(headListAdvice, "heads %q: no such file, nor a list: %w", list, listErr)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if ranking, err = heads.ReadRanking(list); err != nil {
-		return nil, nil, &hintError{err, headListAdvice}
+		return nil, &hintError{err, headListAdvice}
 	}
-	exclude = ranking.Set()
+	given := &GivenHeads{Heads: ranking, Exclude: ranking.Set()}
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		return ranking, exclude, nil
+		return given, nil
 	}
 	var r struct {
 		Schema    int        `json:"schema"`
 		Detection *Detection `json:"detection"`
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, nil, &hintError{fmt.Errorf("%s: %w", list, err), headListAdvice}
+		return nil, &hintError{fmt.Errorf("%s: %w", list, err), headListAdvice}
 	}
 	if r.Schema > schemaVersion {
-		return nil, nil, &hintError{fmt.Errorf("%s: schema %d, want at most %d", list, r.Schema, schemaVersion), "a newer headscope wrote it"}
+		return nil, &hintError{fmt.Errorf("%s: schema %d, want at most %d", list, r.Schema, schemaVersion), "a newer headscope wrote it"}
 	}
 	if r.Detection != nil {
-		exclude = exclude.Union(r.Detection.flagged())
+		given.Exclude = given.Exclude.Union(r.Detection.flagged())
+		if s, ok := r.Detection.Score("write_norm"); ok {
+			given.WriteNorm = &s
+		}
 	}
-	return ranking, exclude, nil
+	return given, nil
 }
 
-// flagged is the union of what argmax_last and copy_tf call retrieval heads.
+// strongest is the share of all heads that a detector without a threshold of its own flags.
+const strongest = 0.05
+
+// flagged is what any detector calls out of the ordinary, none of it fit for a control: heads with argmax_last, argmax_code or copy_tf at
+// or above the threshold, and the strongest twentieth by mass_last, induction and duplicate.
 func (d *Detection) flagged() heads.Set {
 	var out heads.Set
-	for _, name := range []string{"argmax_last", "copy_tf"} {
+	for _, name := range []string{"argmax_last", "argmax_code", "copy_tf"} {
 		if s, ok := d.Score(name); ok {
 			out = out.Union(s.AtLeast(d.Threshold))
+		}
+	}
+	for _, name := range []string{"mass_last", "induction", "duplicate"} {
+		if s, ok := d.Score(name); ok {
+			out = out.Union(s.TopShare(strongest))
 		}
 	}
 	return out

@@ -28,7 +28,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	o := tinyOptions(t, 2)
-	o.Conditions = []NamedEdits{{"control1@all", zero}} // one control set is drawn, number 0
+	o.Conditions = []NamedEdits{{"control@all", zero}} // the study's own have a number
 	if _, err := NewStudy(context.Background(), o); err != nil {
 		t.Error(err)
 	}
@@ -36,12 +36,12 @@ func TestNames(t *testing.T) {
 
 // TestUndefinedEffect: a drop that is not a number leaves no p, and says so.
 func TestUndefinedEffect(t *testing.T) {
-	conds := []ConditionResult{{Name: "without@all", Metrics: Metrics{Change: &Metric{Value: -5}}}}
+	conds := []ConditionResult{{Name: "without@all", Scope: "all", Metrics: Metrics{Change: &Metric{Value: -5}}}}
 	for range 19 {
-		conds = append(conds, ConditionResult{Name: "c", ControlOf: "without@all", Metrics: Metrics{Change: &Metric{Value: -1}}})
+		conds = append(conds, ConditionResult{Name: "c", ControlOf: "without@all", Pool: PoolLayer, Metrics: Metrics{Change: &Metric{Value: -1}}})
 	}
 	conds[7].Metrics.Change.Value = Number(math.NaN())
-	if e := effects(conds); len(e) != 1 || e[0].P != nil || e[0].Reason == "" {
+	if e := effects(&Plan{Primary: PlanPrimary{Metric: metricSum}}, conds, []Controls{{Pool: PoolLayer}}); len(e) != 1 || e[0].P != nil || e[0].Reason == "" {
 		t.Errorf("got %+v, want no p and a reason", e)
 	}
 }

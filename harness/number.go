@@ -26,6 +26,10 @@ func (n *Number) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*float64)(n))
 }
 
+const nanBits = 0x7FF8000000000001
+
+var nan = Number(math.Float64frombits(nanBits)) // what JSON's null is read as
+
 // floats is a slice of float32 with the same rule.
 type floats []float32
 

@@ -13,11 +13,13 @@ import (
 type Outcome string
 
 const (
-	Hit    Outcome = "hit"    // the answer stands in the greedy text
-	Decoy  Outcome = "decoy"  // a decoy does, and the answer does not
-	Other  Outcome = "other"  // neither
-	Broken Outcome = "broken" // neither, and the text is empty or goes round in circles, or a log-probability is not a number
-	Failed Outcome = "failed" // the trial could not be carried out
+	Hit      Outcome = "hit"      // the answer stands in the greedy text
+	Decoy    Outcome = "decoy"    // a decoy does, and the answer does not
+	Refusal  Outcome = "refusal"  // neither, and the text says that it does not know or will not answer
+	Other    Outcome = "other"    // neither
+	Broken   Outcome = "broken"   // neither, and the text is empty or goes round in circles, or a log-probability is not a number
+	Observed Outcome = "observed" // nothing was answered: attention was looked at
+	Failed   Outcome = "failed"   // the trial could not be carried out
 )
 
 // judge decides the outcome of a reply and returns the text it was read from: the greedy answer up to the end token.
@@ -42,10 +44,24 @@ func judge(p *Prompt, r *decoder.Reply, eos []int32, tok *tokenizer.Tokenizer) (
 			return Decoy, text
 		}
 	}
+	if refuses(text) {
+		return Refusal, text
+	}
 	if strings.TrimSpace(text) == "" || (!ended && circles(ids)) {
 		return Broken, text
 	}
 	return Other, text
+}
+
+// refusals are openings, in English, of answers that give none. Matched in lower case anywhere in the text.
+var refusals = [...]string{
+	"i'm sorry", "i am sorry", "sorry,", "i cannot", "i can't", "i'm unable", "i am unable", "unable to", "i don't know", "i do not know",
+	"not mentioned", "not provided", "not specified", "not given", "no information", "does not mention", "doesn't mention", "not stated",
+}
+
+func refuses(text string) bool {
+	text = strings.ReplaceAll(strings.ToLower(text), "\u2019", "'")
+	return slices.ContainsFunc(refusals[:], func(r string) bool { return strings.Contains(text, r) })
 }
 
 // circles tells whether the last twelve tokens repeat with a period of at most four.

@@ -21,10 +21,19 @@ const (
 	StageKnockout = "knockout"
 )
 
+// Stages that come with the others: repeated random sequences beside detection, prompts without their needle, and one prompt's
+// attention for the report.
+const (
+	StageRepeat   = "repeat"
+	StageVariants = "variants"
+	StageExample  = "example"
+)
+
 // Streams of the seed, one a purpose: rand.NewPCG(seed, stream).
 const (
 	streamControls  = 1
 	streamBootstrap = 2
+	streamRepeat    = 3
 )
 
 const (
@@ -34,6 +43,16 @@ const (
 	unitWork      = 1e12
 	resamples     = 10000
 	level         = 0.95
+
+	repeatSequences = 8
+	repeatLength    = 32 // random tokens, written twice
+	exampleHeads    = 6
+)
+
+// Metrics that can be primary.
+const (
+	metricMargin = "margin"      // log-probability of the answer minus that of a decoy of as many tokens
+	metricSum    = "sum_logprob" // log-probability of the answer, where not every prompt has such a decoy
 )
 
 // Plan is everything that decides the numbers of a run, and nothing else: its hash is the run's key. Field order is fixed, so the
@@ -48,10 +67,19 @@ type Plan struct {
 	Detect        *PlanDetect   `json:"detect,omitempty"`
 	Knockout      *PlanKnockout `json:"knockout,omitempty"`
 	Conditions    []NamedEdits  `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
+	Primary       PlanPrimary   `json:"primary"`
 	MaxNew        int           `json:"max_new"`
 	FullAnswers   bool          `json:"full_answers"`
 	Statistics    PlanStats     `json:"statistics"`
 	Run           PlanRun       `json:"run"`
+}
+
+// PlanPrimary declares, before anything is computed, the one comparison that decides. Everything else is exploratory.
+type PlanPrimary struct {
+	Hypothesis string        `json:"hypothesis"`
+	Metric     string        `json:"metric"`
+	Scope      decoder.Scope `json:"scope,omitempty"`
+	Pool       string        `json:"pool,omitempty"`
 }
 
 // PlanModel identifies a checkpoint by content.
@@ -74,16 +102,36 @@ type PlanDetect struct {
 	TieBreaker string         `json:"tie_breaker"`
 	Threshold  float64        `json:"threshold"`
 	Edits      []decoder.Edit `json:"edits,omitempty"` // in force while detecting
+	Repeat     *PlanRepeat    `json:"repeat,omitempty"`
+}
+
+// PlanRepeat describes the sequences behind the scores induction, duplicate and prev_token.
+type PlanRepeat struct {
+	Sequences int    `json:"sequences"`
+	Length    int    `json:"length"`
+	Stream    uint64 `json:"stream"`
 }
 
 // PlanKnockout says which heads are switched off and what they are compared with.
 type PlanKnockout struct {
-	Heads    heads.Ranking   `json:"heads,omitempty"` // given; else those that the detect stage finds
-	Exclude  heads.Set       `json:"exclude,omitempty"`
-	Top      int             `json:"top,omitempty"` // only the best so many
-	Controls int             `json:"controls"`
-	Pool     string          `json:"pool"`
-	Scopes   []decoder.Scope `json:"scopes"`
+	Heads     heads.Ranking         `json:"heads,omitempty"` // given; else those that the detect stage finds
+	Exclude   heads.Set             `json:"exclude,omitempty"`
+	WriteNorm *heads.Scores         `json:"write_norm,omitempty"` // sizes to match the controls of given heads on
+	Top       int                   `json:"top,omitempty"`        // only the best so many
+	Cuts      bool                  `json:"cuts"`                 // also without the heads that may be there by chance, and with those one hit short
+	Controls  map[decoder.Scope]int `json:"controls"`             // sets of each pool, by scope
+	Capped    bool                  `json:"capped"`               // fewer where fewer exist; else that is an error
+	Pools     []string              `json:"pools"`
+	Scopes    []decoder.Scope       `json:"scopes"`
+}
+
+// most is the largest number of control sets of a scope.
+func (k *PlanKnockout) most() int {
+	n := 0
+	for _, c := range k.Controls {
+		n = max(n, c)
+	}
+	return n
 }
 
 // NamedEdits is a condition asked for by the user.
@@ -99,6 +147,8 @@ type PlanStats struct {
 	Bootstrap uint64  `json:"stream_bootstrap"`
 	Resamples int     `json:"resamples"`
 	Level     float64 `json:"level"`
+
+	Equivalence float64 `json:"equivalence_margin"` // nats: a change of the primary outcome within it is "no effect"
 }
 
 // PlanRun is what the last bits depend on.
@@ -121,11 +171,8 @@ func (p *Plan) Key() (string, error) {
 	return hex.EncodeToString(sum[:])[:12], nil
 }
 
-// newPlan checks the options and fixes what they leave open.
-func newPlan(ctx context.Context, o *Options) (*Plan, error) {
-	if err := o.check(); err != nil {
-		return nil, err
-	}
+// newPlan checks the options and fixes what they leave open. tests are the prompts that are tested on.
+func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 	c, m := o.Checkpoint, o.Model
 	weights, err := WeightsSHA256(ctx, c)
 	if err != nil {
@@ -135,7 +182,7 @@ func newPlan(ctx context.Context, o *Options) (*Plan, error) {
 		Schema: schemaVersion, Verb: o.Verb, Stages: o.Stages,
 		Model:   PlanModel{ConfigSHA256: c.ConfigSHA256, TokenizerSHA256: c.Tokenizer.SHA256(), WeightsSHA256: weights, EOS: c.Spec.EOS},
 		Prompts: planPrompts(o.Prompts), MaxNew: o.MaxNew, FullAnswers: o.FullAnswers,
-		Statistics: PlanStats{o.Seed, streamControls, streamBootstrap, resamples, level},
+		Statistics: PlanStats{o.Seed, streamControls, streamBootstrap, resamples, level, o.Equivalence},
 		Run: PlanRun{
 			DType: m.DType(), Device: string(m.Backend().Kind), Backend: m.Backend().About,
 			Batch: o.Batch, DecodeBatch: decodeBatch, Unit: unitSize(c, o.Prompts, o.Batch),
@@ -145,16 +192,56 @@ func newPlan(ctx context.Context, o *Options) (*Plan, error) {
 		d := planPrompts(o.DetectPrompts)
 		p.DetectPrompts = &d
 	}
-	if slices.Contains(o.Stages, StageDetect) {
-		p.Detect = &PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: o.Threshold, Edits: decoder.Canonical(o.Edits)}
-	}
-	if slices.Contains(o.Stages, StageKnockout) {
-		p.Knockout = &PlanKnockout{Heads: o.Heads, Exclude: o.Exclude, Top: o.Top, Controls: o.Controls, Pool: "layer", Scopes: o.Scopes}
-		for _, c := range o.Conditions {
-			p.Conditions = append(p.Conditions, NamedEdits{c.Name, decoder.Canonical(c.Edits)})
+	p.Primary = PlanPrimary{Hypothesis: "switching the heads off lowers the metric more than switching off matched heads does", Metric: metricMargin}
+	for _, t := range tests {
+		if t.Decoy == nil {
+			p.Primary.Metric = metricSum
 		}
 	}
+	if slices.Contains(o.Stages, StageDetect) {
+		p.Detect = &PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: o.Threshold, Edits: decoder.Canonical(o.Edits)}
+		if len(o.Edits) == 0 && m.Spec.MaxPositions > 2*repeatLength {
+			p.Detect.Repeat = &PlanRepeat{repeatSequences, repeatLength, streamRepeat}
+		}
+	}
+	if slices.Contains(o.Stages, StageKnockout) {
+		p.addKnockout(o)
+	}
 	return p, nil
+}
+
+// Numbers of control sets where they are left open: 99 on rows over a kept cache, which cost little, and 19 in whole passes. Both allow
+// a p of 0.05 and below.
+const (
+	manyControls = 99
+	fewControls  = 19
+)
+
+func (p *Plan) addKnockout(o *Options) {
+	k := &PlanKnockout{
+		Heads: o.Heads, Exclude: o.Exclude, WriteNorm: o.WriteNorm, Top: o.Top, Cuts: o.Cuts, Capped: o.Controls == AutoControls,
+		Controls: map[decoder.Scope]int{}, Pools: o.Pools, Scopes: o.Scopes,
+	}
+	if len(k.Pools) == 0 {
+		k.Pools = []string{PoolLayer}
+	}
+	for _, s := range o.Scopes {
+		switch {
+		case !k.Capped:
+			k.Controls[s] = o.Controls
+		case s == decoder.ScopeAll || s == decoder.ScopeHaystack:
+			k.Controls[s] = fewControls
+		default:
+			k.Controls[s] = manyControls
+		}
+	}
+	p.Knockout = k
+	if len(o.Scopes) > 0 {
+		p.Primary.Scope, p.Primary.Pool = o.Scopes[0], k.Pools[0]
+	}
+	for _, c := range o.Conditions {
+		p.Conditions = append(p.Conditions, NamedEdits{c.Name, decoder.Canonical(c.Edits)})
+	}
 }
 
 // unitSize is how many prompts are written, and after an interruption redone, together. More of them fill the decoding batches; so

@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"slices"
 
@@ -18,8 +20,10 @@ type Prompt struct {
 	Code     heads.Span // tokens whose text overlaps the answer in the needle, its leading space included
 	Question int        // first question row, 0 where the file has no question span
 	Answer   []int32    // what the right answer adds after the prompt
+	Decoy    []int32    // what the first decoy would add, as many tokens as Answer; nil where NoDecoy says why
 
-	NoCopy string // why copy_tf cannot be asked of this prompt; empty where it can
+	NoCopy  string // why copy_tf cannot be asked of this prompt; empty where it can
+	NoDecoy string // why there is no decoy to compare with
 
 	draft []int32 // what the unmodified model answers, once known: the decoder's guess at an edited model's answer
 }
@@ -51,15 +55,10 @@ func tokenizePrompt(s *PromptSpec, tok *tokenizer.Tokenizer) (*Prompt, error) {
 		return nil, err
 	}
 	p := &Prompt{Spec: s, IDs: enc.IDs}
-	if p.Needle, err = tokenSpan(enc, "needle", s.Needle); err != nil {
-		return nil, err
-	}
-	code := s.AnswerSpan
-	if code[0] > 0 && s.Text[code[0]-1] == ' ' {
-		code[0]--
-	}
-	if p.Code, err = tokenSpan(enc, "answer_span", code); err != nil {
-		return nil, err
+	if s.Variant == "" {
+		if err := p.place(enc); err != nil {
+			return nil, err
+		}
 	}
 	if s.Question != nil {
 		q, err := tokenSpan(enc, "question", *s.Question)
@@ -86,7 +85,40 @@ func tokenizePrompt(s *PromptSpec, tok *tokenizer.Tokenizer) (*Prompt, error) {
 	if in := p.IDs[p.Code[0]:p.Code[1]]; !slices.Equal(in, p.Answer) {
 		p.NoCopy = fmt.Sprintf("the answer's tokens %v are not those in the text, %v", p.Answer, in)
 	}
-	return p, nil
+	return p, p.addDecoy(tok, o)
+}
+
+// place finds needle and answer among the tokens.
+func (p *Prompt) place(enc *tokenizer.Encoding) (err error) {
+	s := p.Spec
+	if p.Needle, err = tokenSpan(enc, "needle", s.Needle); err != nil {
+		return err
+	}
+	code := s.AnswerSpan
+	if code[0] > 0 && s.Text[code[0]-1] == ' ' {
+		code[0]--
+	}
+	p.Code, err = tokenSpan(enc, "answer_span", code)
+	return err
+}
+
+// addDecoy takes the first decoy as the answer's rival. Only one with as many tokens compares: each token costs log-probability.
+func (p *Prompt) addDecoy(tok *tokenizer.Tokenizer, o tokenizer.Options) error {
+	if len(p.Spec.Decoys) == 0 {
+		p.NoDecoy = "the prompt has no decoy"
+		return nil
+	}
+	name := p.Spec.Decoys[0].Answer
+	ids, err := tok.AnswerIDs(p.Spec.Text, name, o)
+	if err != nil {
+		return fmt.Errorf("decoy %q: %w", name, err)
+	}
+	if len(ids) != len(p.Answer) {
+		p.NoDecoy = fmt.Sprintf("decoy %q has %d tokens, the answer %d", name, len(ids), len(p.Answer))
+		return nil
+	}
+	p.Decoy = ids
+	return nil
 }
 
 func tokenSpan(enc *tokenizer.Encoding, what string, bytes [2]int) (heads.Span, error) {
@@ -113,22 +145,24 @@ func (p *Prompt) fits(spec *loader.Spec, maxNew int) error {
 // ask is the prompt in the decoder's terms; the needle is its only span.
 func (p *Prompt) ask() *decoder.Prompt {
 	return &decoder.Prompt{
-		IDs: p.IDs, Question: p.Question, Answer: p.Answer, Draft: p.draft,
+		IDs: p.IDs, Question: p.Question, Answer: p.Answer, Decoy: p.Decoy, Draft: p.draft,
 		Spans: [][2]int32{{int32(p.Needle[0]), int32(p.Needle[1])}},
 	}
 }
 
-// sharedTexts counts the texts that stand in both lists.
-func sharedTexts(a, b []*Prompt) int {
-	have := map[string]bool{}
-	for _, p := range a {
-		have[p.Spec.Text] = true
-	}
-	n := 0
-	for _, p := range b {
-		if have[p.Spec.Text] {
-			n++
+// byVariant returns the prompts with a needle, and the others.
+func byVariant(all []*Prompt) (needle, variants []*Prompt) {
+	for _, p := range all {
+		if p.Spec.Variant == "" {
+			needle = append(needle, p)
+		} else {
+			variants = append(variants, p)
 		}
 	}
-	return n
+	return needle, variants
+}
+
+func sumOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
 }

@@ -33,7 +33,18 @@ type PromptSpec struct {
 	AnswerSpan [2]int
 	Decoys     []DecoySpec
 	AddSpecial *bool // nil: as the tokenizer does by default
+
+	// What a generator says of the prompt; optional.
+	Template string  // wording of needle and question
+	Depth    float64 // share of the haystack before the needle; -1 = not known
+	Variant  string  // "" or one of Variants: without the needle; asked of the unmodified model only
 }
+
+// Variants of a prompt: what the unmodified model answers where the needle is missing. Without the decoys, and with them.
+const (
+	VariantAbsent    = "absent"
+	VariantDecoyOnly = "decoy_only"
+)
 
 // DecoySpec is a wrong answer that stands in the text.
 type DecoySpec struct {
@@ -106,13 +117,20 @@ func DefaultPrompts(tok *tokenizer.Tokenizer) (*PromptFile, error) {
 	return ReadPrompts(BuiltinPrompts)
 }
 
-// Limit keeps the first n prompts; n <= 0 keeps all.
+// Limit keeps the first n prompts with a needle, and as many of each variant; n <= 0 keeps all.
 func (f *PromptFile) Limit(n int) *PromptFile {
-	if n <= 0 || n >= len(f.Specs) {
+	if n <= 0 {
 		return f
 	}
 	c := *f
-	c.Specs = f.Specs[:n]
+	c.Specs = nil
+	seen := map[string]int{}
+	for _, s := range f.Specs {
+		if seen[s.Variant] < n {
+			c.Specs = append(c.Specs, s)
+		}
+		seen[s.Variant]++
+	}
 	return &c
 }
 
@@ -143,20 +161,32 @@ func parsePrompts(name string, data []byte) (*PromptFile, error) {
 	if len(f.Specs) == 0 {
 		return nil, &PromptError{File: name, Line: 1, Err: errors.New("no prompts")}
 	}
-	f.Total = len(f.Specs)
+	for i := range f.Specs {
+		if f.Specs[i].Variant == "" {
+			f.Total++
+		}
+	}
+	if f.Total == 0 && len(f.Specs) > 0 {
+		return nil, fmt.Errorf("%s: every prompt is a variant without its needle", name)
+	}
 	return f, nil
 }
 
 // parsePrompt reads one line. Two layouts are known: ours, and the one whose spans are called needle_bytes and code_bytes and whose
 // needle is the needle's text.
 func parsePrompt(line []byte) (PromptSpec, error) {
-	var p PromptSpec
+	p := PromptSpec{Depth: -1}
 	if !utf8.Valid(line) {
 		return p, errors.New("not UTF-8")
 	}
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(line, &raw); err != nil {
 		return p, fmt.Errorf("not a JSON object: %w", err)
+	}
+	if v, ok := raw["variant"]; ok {
+		if err := json.Unmarshal(v, &p.Variant); err != nil {
+			return p, fmt.Errorf(`key "variant": %w`, err)
+		}
 	}
 	needle, answer, span := "needle", "answer", "answer_span"
 	if _, ok := raw["needle_bytes"]; ok {
@@ -171,8 +201,9 @@ func parsePrompt(line []byte) (PromptSpec, error) {
 		to       any
 		required bool
 	}{
-		{"text", &p.Text, true}, {needle, &p.Needle, true}, {answer, &p.Answer, true}, {span, &p.AnswerSpan, false},
+		{"text", &p.Text, true}, {needle, &p.Needle, p.Variant == "" || p.Variant == "needle"}, {answer, &p.Answer, true}, {span, &p.AnswerSpan, false},
 		{"question", &p.Question, false}, {"decoys", &p.Decoys, false}, {"add_special", &p.AddSpecial, false},
+		{"template", &p.Template, false}, {"depth", &p.Depth, false},
 	} {
 		v, ok := raw[f.key]
 		if !ok && f.required {
@@ -185,7 +216,10 @@ func parsePrompt(line []byte) (PromptSpec, error) {
 			return p, fmt.Errorf("key %q: %w", f.key, err)
 		}
 	}
-	if _, ok := raw[span]; !ok {
+	if p.Variant == "needle" {
+		p.Variant = ""
+	}
+	if _, ok := raw[span]; !ok && p.Variant == "" {
 		if err := p.findAnswer(); err != nil {
 			return p, err
 		}
@@ -266,11 +300,23 @@ func (p *PromptSpec) check() error {
 	if p.Answer == "" {
 		return errors.New(`key "answer" is empty`)
 	}
-	if err := p.checkSpan("needle", p.Needle); err != nil {
-		return err
+	switch p.Variant {
+	case "":
+		if err := p.checkSpan("needle", p.Needle); err != nil {
+			return err
+		}
+		if err := p.checkSpan("answer_span", p.AnswerSpan); err != nil {
+			return err
+		}
+	case VariantAbsent, VariantDecoyOnly:
+		if strings.Contains(p.Text, p.Answer) {
+			return fmt.Errorf("a prompt of variant %q holds its answer %q", p.Variant, p.Answer)
+		}
+	default:
+		return fmt.Errorf("variant %q: want needle, %s or %s", p.Variant, VariantAbsent, VariantDecoyOnly)
 	}
-	if err := p.checkSpan("answer_span", p.AnswerSpan); err != nil {
-		return err
+	if p.Depth > 1 || p.Depth < 0 && p.Depth != -1 {
+		return fmt.Errorf("depth %g is not in [0, 1]", p.Depth)
 	}
 	if p.Question != nil {
 		if err := p.checkSpan("question", *p.Question); err != nil {

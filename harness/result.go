@@ -32,8 +32,13 @@ type Result struct {
 	Scores     *heads.Scores     `json:"scores,omitempty"`  // argmax_last; the others are in detection
 	Detection  *Detection        `json:"detection,omitempty"`
 	Conditions []ConditionResult `json:"conditions"`
-	Controls   *Controls         `json:"controls,omitempty"`
-	Effects    []Effect          `json:"effects,omitempty"` // against the controls, one a scope
+	Controls   []Controls        `json:"controls,omitempty"` // one a pool
+	Effects    []Effect          `json:"effects,omitempty"`  // against the controls, one a scope and pool
+	Grid       []GridCell        `json:"grid,omitempty"`     // the unmodified model by template and depth
+	Templates  []TemplateResult  `json:"templates,omitempty"`
+	Variants   []VariantResult   `json:"variants,omitempty"` // the unmodified model without the needle
+	Refused    []PromptFailure   `json:"refused,omitempty"`  // prompts that could not be made for this tokenizer
+	Example    *Example          `json:"example,omitempty"`  // what the best heads look at in one prompt
 
 	Environment Environment     `json:"environment"`
 	Seconds     float64         `json:"seconds"`
@@ -80,6 +85,7 @@ type Counts struct {
 	Hit     int `json:"hit"`
 	Decoy   int `json:"decoy"`
 	Other   int `json:"other"`
+	Refusal int `json:"refusal"`
 	Broken  int `json:"broken"`
 	Failed  int `json:"failed"`
 	Fragile int `json:"fragile"` // of those not failed: a greedy token led by less than the bound between program shapes
@@ -97,6 +103,8 @@ func (c *Counts) add(t *Trial) {
 		c.Decoy++
 	case Other:
 		c.Other++
+	case Refusal:
+		c.Refusal++
 	case Broken:
 		c.Broken++
 	case Failed:
@@ -129,11 +137,15 @@ func metricOf(e stats.Estimate, method string, of int) Metric {
 
 // Metrics are the numbers of one condition.
 type Metrics struct {
-	Recall     Metric  `json:"recall"`
-	Flipped    *[2]int `json:"recall_hits_if_fragile_flip,omitempty"` // fewest and most hits, had every fragile trial gone the other way
-	SumLogProb Metric  `json:"sum_logprob"`                           // of the answer's tokens, natural logarithm, mean over prompts
-	Change     *Metric `json:"sum_logprob_change,omitempty"`          // against the unmodified model, same prompts
-	McNemar    *Paired `json:"mcnemar,omitempty"`
+	Recall       Metric        `json:"recall"`
+	Flipped      *[2]int       `json:"recall_hits_if_fragile_flip,omitempty"` // fewest and most hits, had every fragile trial gone the other way
+	Margin       Metric        `json:"margin"`                                // log-probability of the answer minus the decoy's: the primary outcome
+	SumLogProb   Metric        `json:"sum_logprob"`                           // of the answer's tokens, natural logarithm, mean over prompts
+	MarginChange *Metric       `json:"margin_change,omitempty"`               // against the unmodified model, same prompts
+	Change       *Metric       `json:"sum_logprob_change,omitempty"`
+	Equivalence  *Equivalence  `json:"equivalence,omitempty"` // of the primary outcome's change with none
+	McNemar      *Paired       `json:"mcnemar,omitempty"`
+	Scorers      *ScorerShares `json:"scorers,omitempty"`
 }
 
 // Paired is the exact test of hits against the unmodified model's. It speaks about prompts only: not about other heads.
@@ -154,18 +166,25 @@ type ConditionResult struct {
 	Heads     heads.Set      `json:"heads"`
 	Scope     decoder.Scope  `json:"scope,omitempty"`
 	ControlOf string         `json:"control_of,omitempty"`
+	Pool      string         `json:"pool,omitempty"` // that a control was drawn from
 	N         Counts         `json:"n"`
 	Metrics   Metrics        `json:"metrics"`
 }
 
 // Effect compares a knock-out with its matched controls: would other heads have done the same?
 type Effect struct {
-	Condition string  `json:"condition"`
-	Controls  int     `json:"controls"`
-	AtLeast   int     `json:"at_least"` // controls with a drop of the log-probability at least as large
-	P         *Number `json:"p"`        // head-set randomisation, one-sided; null where reason says why
-	Reason    string  `json:"reason,omitempty"`
-	Method    string  `json:"method"`
+	Condition      string  `json:"condition"`
+	Pool           string  `json:"pool"`
+	Primary        bool    `json:"primary"` // what the plan declares as its hypothesis
+	Metric         string  `json:"metric"`
+	Controls       int     `json:"controls"`
+	AtLeast        int     `json:"at_least"` // controls with a drop at least as large
+	Drop           Number  `json:"drop"`
+	ControlDrop    Number  `json:"mean_control_drop"`
+	LargestControl Number  `json:"largest_control_drop"`
+	P              *Number `json:"p"` // head-set randomisation, one-sided; null where reason says why
+	Reason         string  `json:"reason,omitempty"`
+	Method         string  `json:"method"`
 }
 
 // collect fills in what does not depend on the stages.
@@ -213,7 +232,7 @@ func (m ModelInfo) String() string {
 // Failed tells whether some trials could not be carried out.
 func (r *Result) Failed() bool { return r.N.Failed > 0 }
 
-func promptInfo(o *Options, prompts []*Prompt) PromptInfo {
+func promptInfo(o *Options, prompts []PromptRecord) PromptInfo {
 	info := PromptInfo{Source: o.Prompts.Source, N: len(prompts), Shortest: math.MaxInt}
 	if o.DetectPrompts != nil {
 		info.DetectSource = o.DetectPrompts.Source
@@ -221,8 +240,9 @@ func promptInfo(o *Options, prompts []*Prompt) PromptInfo {
 	if o.Prompts.Total > len(prompts) {
 		info.Limit = len(prompts)
 	}
-	for _, p := range prompts {
-		info.Shortest, info.Longest = min(info.Shortest, len(p.IDs)), max(info.Longest, len(p.IDs))
+	for i := range prompts {
+		n := len(prompts[i].IDs)
+		info.Shortest, info.Longest = min(info.Shortest, n), max(info.Longest, n)
 	}
 	return info
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -27,8 +29,11 @@ type Options struct {
 	Threshold  float64         // argmax_last of a retrieval head, inclusive
 	Heads      heads.Ranking   // heads to knock out; nil: those that the detect stage finds
 	Exclude    heads.Set       // never drawn as controls
+	WriteNorm  *heads.Scores   // sizes of given heads' writes, to match controls on; nil = not known
 	Top        int             // knock out only the best so many; 0 = all
-	Controls   int             // matched control sets
+	Cuts       bool            // also knock out the sure heads alone, and with those one hit short of the threshold
+	Controls   int             // matched control sets of each pool and scope; AutoControls = 99 on question rows, 19 in whole passes
+	Pools      []string        // PoolLayer, PoolLayerKV; nil: PoolLayer
 	Scopes     []decoder.Scope // at which the heads are off; none: only Conditions are asked
 	Conditions []NamedEdits    // further conditions of the knockout stage
 
@@ -36,11 +41,16 @@ type Options struct {
 	FullAnswers bool // decode every answer to its end, also where the fed answer already decides it
 	Batch       int  // prompts of a prefill; part of the key
 	Seed        uint64
+	Equivalence float64 // nats; a change of the primary outcome within it is "no effect"; 0 = not asked
+	Example     bool    // record what the best heads look at in the first prompt
 
 	Out     string // folder of the results; empty: nothing is written
 	Command []string
 	Events  func(Event) // may be nil
 }
+
+// AutoControls leaves the number of control sets to the plan.
+const AutoControls = -1
 
 // maxControls bounds the control sets: each is a condition of every prompt.
 const maxControls = 10000
@@ -73,14 +83,21 @@ func (o *Options) check() error {
 		return usagef("give --scope all, or another", "no scope to knock heads out at")
 	case detect && !(o.Threshold > 0 && o.Threshold <= 1):
 		return usagef("argmax_last is a share of prompts", "threshold %g is not in (0, 1]", o.Threshold)
-	case o.Controls < 0 || o.Top < 0:
+	case o.Controls < AutoControls || o.Top < 0:
 		return usagef("give a count", "negative number of controls or heads")
 	case o.Controls > maxControls:
 		return usagef(fmt.Sprintf("give at most %d", maxControls), "controls %d is out of range", o.Controls)
+	case o.Equivalence < 0 || math.IsNaN(o.Equivalence) || math.IsInf(o.Equivalence, 0):
+		return usagef("give nats, such as 0.5; 0 = not asked", "equivalence margin %g is not a size", o.Equivalence)
 	case o.MaxNew < 1:
 		return usagef("the greedy answer needs at least one token", "max-new %d is not positive", o.MaxNew)
 	case o.Batch < 1 || o.Batch > 64:
 		return usagef("give 1 to 64", "batch %d is out of range", o.Batch)
+	}
+	for i, pool := range o.Pools {
+		if pool != PoolLayer && pool != PoolLayerKV || slices.Contains(o.Pools[:i], pool) {
+			return usagef("pools are layer and layer+kv, each once", "pool %q", pool)
+		}
 	}
 	s := &o.Checkpoint.Spec
 	if err := o.Heads.Set().Validate(s.Layers, s.Heads); err != nil {
@@ -100,11 +117,11 @@ func (o *Options) checkNames() error {
 			return usagef("give each scope once", "scope %s is there twice", scope)
 		}
 		names[withoutName(scope)] = true
-		for i := range o.Controls {
-			names[controlName(i, scope)] = true
-		}
 	}
 	for _, c := range o.Conditions {
+		if ownName.MatchString(c.Name) {
+			return usagef("give it another name", "condition %q: names such as without@all and control0@all are the study's own", c.Name)
+		}
 		if names[c.Name] {
 			return usagef("give each condition its own name", "condition %q is there twice", c.Name)
 		}
@@ -119,19 +136,26 @@ func (o *Options) checkNames() error {
 	return nil
 }
 
+// ownName matches the names that the knockout stage gives to its own conditions.
+var ownName = regexp.MustCompile(`^(without|sure|wide|(kv)?control[0-9]+)@`)
+
 // baseline is the name of the unmodified condition.
 const baseline = "unmodified"
 
 // runner carries a run from stage to stage.
 type runner struct {
-	o    *Options
-	plan *Plan
-	file *trialsFile // nil where nothing is written
-	ask  askFunc
+	o     *Options
+	plan  *Plan
+	file  *trialsFile // nil where nothing is written
+	ask   askFunc
+	trace traceFunc
 }
 
 // askFunc is decoder.Model.Ask.
 type askFunc func(context.Context, []*decoder.Prompt, []decoder.Condition, decoder.AskOptions, func(prompt, cond int, r *decoder.Reply) error) error
+
+// traceFunc is decoder.Model.Trace.
+type traceFunc func(context.Context, *decoder.Prompt, []decoder.Edit, decoder.TraceOptions) (*decoder.Trace, error)
 
 // stage is one set of prompts under one set of conditions.
 type stage struct {
@@ -159,10 +183,8 @@ func (r *runner) run(ctx context.Context, s stage) ([]Trial, error) {
 			if err != nil {
 				return nil, err
 			}
-			if r.file != nil {
-				if err := r.file.add(trials); err != nil {
-					return nil, err
-				}
+			if err := r.keep(trials); err != nil {
+				return nil, err
 			}
 		}
 		all = append(all, trials...)
@@ -215,6 +237,7 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 		t := &trials[p*len(conds)+c]
 		t.fill(reply)
 		t.Outcome, t.Text = judge(prompts[p], reply, eos, tok)
+		t.Scores = textScores(prompts[p], reply, t.Text)
 		done()
 		return nil
 	})

@@ -159,7 +159,7 @@ func checkDetection(t *testing.T, ref *goldenReference, n int, s *Study, res *Re
 func readTrials(t *testing.T, path, stage string) []Trial {
 	t.Helper()
 	var out []Trial
-	for _, line := range bytes.Split(bytes.TrimSpace(readFile(t, path)), []byte("\n"))[1:] {
+	for _, line := range bytes.Split(bytes.TrimSpace(readFile(t, path)), []byte("\n"))[2:] {
 		var trial Trial
 		if err := json.Unmarshal(line, &trial); err != nil {
 			t.Fatal(err)

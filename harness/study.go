@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
 )
 
@@ -15,9 +18,11 @@ type Study struct {
 	Key  string
 
 	o                *Options
-	prompts, detects []*Prompt // detects is prompts in an in-sample study
+	prompts, detects []*Prompt // with a needle; detects is prompts in an in-sample study
+	variants         []*Prompt // of the tested prompts, without one
 	start            time.Time
 	ask              askFunc
+	trace            traceFunc
 }
 
 // Cost is what a study will compute, as far as it is known before heads are detected.
@@ -31,26 +36,31 @@ type Cost struct {
 // NewStudy checks the options and tokenises the prompts; nothing is computed or written.
 func NewStudy(ctx context.Context, o Options) (*Study, error) {
 	start := time.Now()
-	plan, err := newPlan(ctx, &o)
-	if err != nil {
+	if err := o.check(); err != nil {
 		return nil, err
 	}
-	key, err := plan.Key()
-	if err != nil {
-		return nil, err
-	}
-	s := &Study{Plan: plan, Key: key, o: &o, start: start, ask: o.Model.Ask}
+	s := &Study{o: &o, start: start, ask: o.Model.Ask, trace: o.Model.Trace}
 	spec, tok := &o.Checkpoint.Spec, o.Checkpoint.Tokenizer
-	if s.prompts, err = o.Prompts.Tokenize(spec, tok, o.MaxNew); err != nil {
+	all, err := o.Prompts.Tokenize(spec, tok, o.MaxNew)
+	if err != nil {
 		return nil, err
 	}
+	s.prompts, s.variants = byVariant(all)
 	s.detects = s.prompts
 	if o.DetectPrompts != nil {
-		if s.detects, err = o.DetectPrompts.Tokenize(spec, tok, o.MaxNew); err != nil {
+		if all, err = o.DetectPrompts.Tokenize(spec, tok, o.MaxNew); err != nil {
 			return nil, err
 		}
+		s.detects, _ = byVariant(all)
 	}
-	return s, s.checkScopes()
+	if err := s.checkScopes(); err != nil {
+		return nil, err
+	}
+	if s.Plan, err = newPlan(ctx, &o, s.prompts); err != nil {
+		return nil, err
+	}
+	s.Key, err = s.Plan.Key()
+	return s, err
 }
 
 // checkScopes refuses edits whose rows a prompt does not have.
@@ -71,10 +81,10 @@ func (s *Study) checkScopes() error {
 			return err
 		}
 	}
-	if s.Plan.Knockout == nil {
+	if !slices.Contains(s.o.Stages, StageKnockout) {
 		return nil
 	}
-	for _, scope := range s.Plan.Knockout.Scopes {
+	for _, scope := range s.o.Scopes {
 		if err := check([]decoder.Edit{{Scope: scope}}, s.prompts); err != nil {
 			return err
 		}
@@ -95,44 +105,47 @@ func (s *Study) Cost() Cost {
 	if k := s.Plan.Knockout; k != nil {
 		c.Conditions = 1 + len(s.Plan.Conditions)
 		if s.knocksOut() {
-			c.Conditions += len(k.Scopes) * (1 + k.Controls)
+			for _, scope := range k.Scopes {
+				c.Conditions += 1 + len(k.Pools)*k.Controls[scope]
+				if k.Cuts {
+					c.Conditions += 2
+				}
+			}
 		}
 		c.Trials += len(s.prompts) * c.Conditions
-		if s.sharesBaseline() {
+		if s.Plan.sharesBaseline() {
 			c.Trials -= len(s.prompts)
 		}
 	}
+	c.Trials += len(s.variants)
 	return c
 }
 
 // knocksOut tells whether there are heads to switch off, or may be; else the knockout stage asks the named conditions alone.
 func (s *Study) knocksOut() bool { return s.Plan.Detect != nil || len(s.Plan.Knockout.Heads) > 0 }
 
-// sharesBaseline tells whether the detect stage's trials are the unmodified model's on the tested prompts.
-func (s *Study) sharesBaseline() bool {
-	return s.Plan.Detect != nil && s.o.DetectPrompts == nil && len(s.Plan.Detect.Edits) == 0
-}
-
 // Run carries the study out, going on from what its trials file holds, and writes the result.
 func (s *Study) Run(ctx context.Context) (res *Result, err error) {
-	r := &runner{o: s.o, plan: s.Plan, ask: s.ask}
+	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace}
+	spec := &s.o.Checkpoint.Spec
+	shape := Shape{spec.Layers, spec.Heads, spec.KVHeads}
+	records := recordsOf(append(slices.Clone(s.prompts), s.variants...), s.detects, s.o.DetectPrompts == nil)
 	aggregate, trials := s.Plan.paths(s.o.Out, s.o.Checkpoint, s.Key)
 	if s.o.Out != "" {
-		if r.file, err = openTrials(trials, trialsHeader{schemaVersion, s.Key, s.Plan.Run, s.Plan}); err != nil {
+		head := trialsHeader{Schema: schemaVersion, Key: s.Key, Run: s.Plan.Run, Shape: shape, Plan: s.Plan}
+		if r.file, err = openTrials(trials, head, records); err != nil {
 			return nil, err
 		}
 		defer func() { err = errors.Join(err, r.file.close()) }()
 	}
-	res = collect(s.o, s.Plan, s.Key)
-	res.Prompts = promptInfo(s.o, s.prompts)
-	base, err := s.detect(ctx, r, res)
-	if err != nil {
+	e := newEvidence(s.Plan, shape, records)
+	if err := s.gather(ctx, r, e); err != nil {
 		return nil, err
 	}
-	if s.Plan.Knockout != nil {
-		if err := s.knockout(ctx, r, res, base); err != nil {
-			return nil, err
-		}
+	res = collect(s.o, s.Plan, s.Key)
+	res.Prompts = promptInfo(s.o, e.tests)
+	if err := e.fill(res); err != nil {
+		return nil, err
 	}
 	if s.o.Out != "" {
 		if err := res.write(aggregate, time.Since(s.start)); err != nil {
@@ -142,92 +155,49 @@ func (s *Study) Run(ctx context.Context) (res *Result, err error) {
 	return res, nil
 }
 
-// detect runs the detect stage, if asked for, and returns its trials as the unmodified model's where they are that.
-func (s *Study) detect(ctx context.Context, r *runner, res *Result) ([]Trial, error) {
-	if s.Plan.Detect == nil {
-		return nil, nil
-	}
-	name := baseline
-	if len(s.Plan.Detect.Edits) > 0 {
-		name = "edited"
-	}
-	c := condition{name: name, edits: s.Plan.Detect.Edits, probe: true}
-	trials, err := r.run(ctx, stage{StageDetect, s.detects, []condition{c}})
-	if err != nil {
-		return nil, err
-	}
-	d, err := detect(&s.o.Checkpoint.Spec, s.detects, trials, s.Plan.Detect.Threshold)
-	if err != nil {
-		return nil, err
-	}
-	argmax, _ := d.Score("argmax_last")
-	res.Detection, res.Heads, res.Scores = d, d.Heads, &argmax
-	res.take(trials)
-	sum := summarise(&s.Plan.Statistics, &c, StageDetect, trials, nil)
-	res.Conditions = append(res.Conditions, sum)
-	if name == baseline {
-		res.Metrics = &sum.Metrics
-	}
-	if s.sharesBaseline() {
-		return trials, nil
-	}
-	return nil, nil
-}
-
-// knockout runs the knockout stage against the given unmodified trials, or asks for those too.
-func (s *Study) knockout(ctx context.Context, r *runner, res *Result, base []Trial) error {
-	t, err := chooseTarget(s.Plan, &s.o.Checkpoint.Spec, res.Detection)
-	if err != nil {
-		return err
-	}
-	conds := knockoutConditions(s.Plan, t)
-	if base == nil {
-		conds = append([]condition{{name: baseline}}, conds...)
-	}
-	if res.Detection != nil {
-		inSample := s.o.DetectPrompts == nil || sharedTexts(s.detects, s.prompts) > 0
-		res.InSample = &inSample
-	}
-	if s.Plan.Knockout.Heads != nil {
-		res.Heads = s.Plan.Knockout.Heads.Only(t.heads)
-	}
-	res.Controls = t.controls
-	if len(conds) == 0 {
-		return nil
-	}
-	for i, t := range base {
-		s.prompts[i].draft = t.Greedy
-	}
-	trials, err := r.run(ctx, stage{StageKnockout, s.prompts, conds})
-	if err != nil {
-		return err
-	}
-	res.take(trials)
-	sorted := byCondition(trials, conds)
-	for i := range conds {
-		c := &conds[i]
-		if c.name == baseline && base == nil {
-			base = sorted[baseline]
-			sum := summarise(&s.Plan.Statistics, c, StageKnockout, base, nil)
-			res.Conditions = append(res.Conditions, sum)
-			res.Metrics = &sum.Metrics
-			continue
+// gather runs the stages, one after the other.
+func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) {
+	var best heads.Ranking
+	if s.Plan.Detect != nil {
+		if e.trials[StageRepeat], err = r.repeated(ctx); err != nil {
+			return err
 		}
-		res.Conditions = append(res.Conditions, summarise(&s.Plan.Statistics, c, StageKnockout, sorted[c.name], base))
+		st := stage{StageDetect, s.detects, []condition{s.Plan.detectCondition()}}
+		if e.trials[StageDetect], err = r.run(ctx, st); err != nil {
+			return err
+		}
+		d, err := e.detection()
+		if err != nil {
+			return err
+		}
+		best = d.Heads
 	}
-	res.Effects = effects(res.Conditions)
-	return nil
-}
-
-// take counts trials and lists the failed ones.
-func (r *Result) take(trials []Trial) {
-	for i := range trials {
-		t := &trials[i]
-		r.N.add(t)
-		if t.Outcome == Failed {
-			r.Failures = append(r.Failures, PromptFailure{t.Prompt + " under " + t.Condition, t.Error})
+	if s.Plan.Knockout != nil {
+		conds, err := e.conditions()
+		if err != nil {
+			return err
+		}
+		if len(conds) > 0 {
+			for i, t := range e.baseline(nil) {
+				s.prompts[i].draft = t.Greedy
+			}
+			if e.trials[StageKnockout], err = r.run(ctx, stage{StageKnockout, s.prompts, conds}); err != nil {
+				return err
+			}
+		}
+		if s.Plan.Knockout.Heads != nil {
+			best = s.Plan.Knockout.Heads
 		}
 	}
+	if len(s.variants) > 0 {
+		if e.trials[StageVariants], err = r.run(ctx, stage{StageVariants, s.variants, []condition{{name: baseline}}}); err != nil {
+			return err
+		}
+	}
+	if s.o.Example {
+		e.trials[StageExample], err = r.example(ctx, s.prompts[0], best)
+	}
+	return err
 }
 
 // TrialsPath is where the study's trials are written; empty where nothing is.
@@ -249,7 +219,11 @@ func (s *Study) Describe() string {
 	if k := s.Plan.Knockout; k != nil {
 		text += fmt.Sprintf("\n  knockout: %d conditions", c.Conditions)
 		if s.knocksOut() {
-			text += fmt.Sprintf(" (%d control sets, scopes %v)", k.Controls, k.Scopes)
+			text += fmt.Sprintf(" (at most; controls from %s:", strings.Join(k.Pools, ", "))
+			for _, scope := range k.Scopes {
+				text += fmt.Sprintf(" %d@%s", k.Controls[scope], scope)
+			}
+			text += ")"
 		}
 	}
 	return text + fmt.Sprintf("\n  at most %d trials", c.Trials)

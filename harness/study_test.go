@@ -25,12 +25,15 @@ func TestResume(t *testing.T) {
 	whole := readFile(t, s.TrialsPath())
 	lines := bytes.SplitAfter(whole, []byte("\n"))
 	lines = lines[:len(lines)-1]
-	if n := 1 + 4 + 4*2; len(lines) != n {
+	if n := 2 + repeatSequences + 4 + 4*2; len(lines) != n {
 		t.Fatalf("got %d lines, want %d", len(lines), n)
 	}
-	// In the header, after it, in and after the second unit of detection, in and after the first of the knock-out, at the end.
-	for _, cut := range []int{0, len(lines[0]) - 3, len(lines[0]), len(bytes.Join(lines[:4], nil)), len(bytes.Join(lines[:5], nil)),
-		len(bytes.Join(lines[:7], nil)) + 40, len(bytes.Join(lines[:9], nil)), len(whole) - 1, len(whole)} {
+	// In the header, after its first line and its second, in the repeated sequences, in and after the second unit of detection, in and
+	// after the first of the knock-out, at the end.
+	upTo := func(n int) int { return len(bytes.Join(lines[:n], nil)) }
+	const head = 2 + repeatSequences
+	for _, cut := range []int{0, len(lines[0]) - 3, len(lines[0]), upTo(2), upTo(5), upTo(head + 3), upTo(head + 4), upTo(head+6) + 40, upTo(head + 8),
+		len(whole) - 1, len(whole)} {
 		asked := 0
 		if err := os.WriteFile(s.TrialsPath(), whole[:cut], 0o644); err != nil {
 			t.Fatal(err)
@@ -151,7 +154,9 @@ func TestPlanKey(t *testing.T) {
 	for name, change := range map[string]func(*Options){
 		"verb": func(o *Options) { o.Verb = "other" }, "limit": func(o *Options) { o.Prompts = o.Prompts.Limit(2) },
 		"prompts": func(o *Options) { o.Prompts = tinyPrompts(t, 4).Limit(3) }, "threshold": func(o *Options) { o.Threshold = 0.2 },
-		"top": func(o *Options) { o.Top = 1 }, "controls": func(o *Options) { o.Controls = 2 }, "seed": func(o *Options) { o.Seed++ },
+		"top": func(o *Options) { o.Top = 1 }, "controls": func(o *Options) { o.Controls = 2 }, "auto": func(o *Options) { o.Controls = AutoControls },
+		"pools": func(o *Options) { o.Pools = []string{PoolLayerKV} }, "cuts": func(o *Options) { o.Cuts = true },
+		"equivalence": func(o *Options) { o.Equivalence = 1 }, "seed": func(o *Options) { o.Seed++ },
 		"scopes": func(o *Options) { o.Scopes = o.Scopes[:1] }, "max-new": func(o *Options) { o.MaxNew++ },
 		"full": func(o *Options) { o.FullAnswers = true }, "batch": func(o *Options) { o.Batch = 2 },
 		"detect prompts": func(o *Options) { o.DetectPrompts = tinyPrompts(t, 2) },
@@ -267,14 +272,24 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestHeadSetP: with 19 controls there is a p.
+// TestHeadSetP: with 19 controls there is a p, for each pool alone, of the plan's metric.
 func TestHeadSetP(t *testing.T) {
-	conds := []ConditionResult{{Name: "without@all", Metrics: Metrics{Change: &Metric{Value: -5}}}}
+	change := func(x float64) *Metric { return &Metric{Value: Number(x)} }
+	conds := []ConditionResult{{Name: "without@all", Scope: "all", Metrics: Metrics{Change: change(-5), MarginChange: change(-1)}}}
 	for i := range 19 {
-		conds = append(conds, ConditionResult{Name: "c", ControlOf: "without@all", Metrics: Metrics{Change: &Metric{Value: Number(-float64(i) / 10)}}})
+		conds = append(conds, ConditionResult{Name: "c", ControlOf: "without@all", Pool: PoolLayer,
+			Metrics: Metrics{Change: change(-float64(i) / 10), MarginChange: change(-float64(i) / 10)}})
 	}
-	e := effects(conds)
-	if len(e) != 1 || e[0].P == nil || math.Abs(float64(*e[0].P)-0.05) > 1e-12 || e[0].AtLeast != 0 {
+	p := &Plan{Primary: PlanPrimary{Metric: metricSum, Scope: "all", Pool: PoolLayer}}
+	e := effects(p, conds, []Controls{{Pool: PoolLayer}, {Pool: PoolLayerKV, Reason: "pool exhausted"}})
+	if len(e) != 2 || e[0].P == nil || math.Abs(float64(*e[0].P)-0.05) > 1e-12 || e[0].AtLeast != 0 || !e[0].Primary || e[0].Drop != 5 {
 		t.Errorf("got %+v", e)
+	}
+	if e[1].P != nil || !strings.Contains(e[1].Reason, "pool exhausted") || e[1].Primary {
+		t.Errorf("a pool without sets: got %+v", e[1])
+	}
+	p.Primary.Metric = metricMargin // a drop of 1 against 0 .. 1.8: nine do as much
+	if e = effects(p, conds, []Controls{{Pool: PoolLayer}}); e[0].AtLeast != 9 || math.Abs(float64(*e[0].P)-0.5) > 1e-12 {
+		t.Errorf("by margin: got %+v", e[0])
 	}
 }

@@ -146,14 +146,9 @@ func (r *Result) notes() []string {
 		if e.P != nil {
 			p = fmt.Sprintf("p = %.3g", float64(*e.P))
 		}
-		n = append(n, fmt.Sprintf("%s against its controls: %d of %d did as much harm to the log-probability; head-set randomisation: %s.", e.Condition, e.AtLeast, e.Controls, p))
+		n = append(n, fmt.Sprintf("%s against its controls (%s): %d of %d lowered %s as much; head-set randomisation: %s.", e.Condition, e.Pool, e.AtLeast, e.Controls, e.Metric, p))
 	}
-	if c := r.Controls; c != nil {
-		n = append(n, fmt.Sprintf("Controls: %s; seed %d; %s sets are possible, drawn ones share %.0f %% of their heads on average.", c.Pool, c.Seed, c.Report.Possible, 100*c.Report.MeanOverlap))
-		if len(c.Report.Forced) > 0 {
-			n = append(n, fmt.Sprintf("Every control set must hold %s: their layers have no others.", c.Report.Forced))
-		}
-	}
+	n = append(n, r.controlNotes()...)
 	if d := r.Detection; d != nil {
 		n = append(n, fmt.Sprintf("Closest calls: %d arg maxes of the last row lead by less than 1e-4; borderline heads (one hit from the threshold): %s.", d.CloseCalls, d.Borderline))
 		if len(d.NoCopyTF) > 0 {
@@ -165,6 +160,28 @@ func (r *Result) notes() []string {
 	for _, c := range r.Conditions {
 		if f := c.Metrics.Flipped; f != nil && f[0] != f[1] {
 			n = append(n, fmt.Sprintf("  %s: %d hits, between %d and %d were its fragile trials to flip.", c.Name, c.N.Hit, f[0], f[1]))
+		}
+	}
+	return n
+}
+
+func (r *Result) controlNotes() []string {
+	var n []string
+	for _, c := range r.Controls {
+		if c.Reason != "" {
+			n = append(n, fmt.Sprintf("Controls, pool %s: %s.", c.Pool, c.Reason))
+		}
+		if len(c.Sets) == 0 {
+			continue
+		}
+		n = append(n, fmt.Sprintf("Controls, pool %s: %s; seed %d; %s sets are possible, drawn ones share %.0f %% of their heads on average.",
+			c.Pool, c.About, c.Seed, c.Report.Possible, 100*c.Report.MeanOverlap))
+		if c.Match != nil {
+			n = append(n, fmt.Sprintf("  matched on the norm of what the heads write: set %.3g, controls %.3g; mismatch |ln| %.2f (before matching %.2f, largest %.2f).",
+				c.Match.Target, c.Match.Mean, c.Match.Mismatch, c.Match.Unmatched, c.Match.Largest))
+		}
+		if len(c.Report.Forced) > 0 {
+			n = append(n, fmt.Sprintf("  Every control set must hold %s: their layers have no others.", c.Report.Forced))
 		}
 	}
 	return n

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 func writeTiny(dir string) error {
-	if err := loadertest.Write(dir, loadertest.Options{Layers: 3, KVHeads: 2, Vocab: 960, MaxPositions: 512, Seed: 7}); err != nil {
+	if err := loadertest.Write(dir, loadertest.Options{Layers: 3, Heads: 12, KVHeads: 3, Vocab: 960, MaxPositions: 512, Seed: 7}); err != nil {
 		return err
 	}
 	tok, err := os.ReadFile(filepath.Join("testdata", "tiny", "tokenizer.json"))

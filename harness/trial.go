@@ -9,21 +9,49 @@ import (
 
 // Trial is one prompt under one condition: a line of the trials file.
 type Trial struct {
-	Stage     string   `json:"stage"`
-	Unit      int      `json:"unit"`
-	Prompt    string   `json:"prompt"`
-	Condition string   `json:"condition"`
-	Outcome   Outcome  `json:"outcome"`
-	LogProb   []Number `json:"logprob"`     // of each token of the answer, natural logarithm
-	Sum       Number   `json:"sum_logprob"` // their sum; null where the trial failed
-	Greedy    []int32  `json:"greedy_ids"`
-	Text      string   `json:"greedy_text"` // up to the end token
-	MinGap    Number   `json:"min_gap"`     // smallest lead of a greedy token over the runner-up, in logits; null without any
-	Fragile   bool     `json:"fragile"`     // such a lead is within the bound between program shapes
-	Verified  bool     `json:"verified"`    // the greedy answer was read off the fed answer
-	Error     string   `json:"error,omitempty"`
+	Stage     string      `json:"stage"`
+	Unit      int         `json:"unit"`
+	Prompt    string      `json:"prompt"`
+	Condition string      `json:"condition"`
+	Outcome   Outcome     `json:"outcome"`
+	LogProb   []Number    `json:"logprob"`                 // of each token of the answer, natural logarithm
+	Sum       Number      `json:"sum_logprob"`             // their sum; null where the trial failed
+	Decoy     []Number    `json:"decoy_logprob,omitempty"` // of each token of the decoy in the answer's place
+	Margin    Number      `json:"margin"`                  // sum_logprob minus the decoy's sum: the primary outcome; null without a decoy
+	Greedy    []int32     `json:"greedy_ids"`
+	Text      string      `json:"greedy_text"` // up to the end token
+	MinGap    Number      `json:"min_gap"`     // smallest lead of a greedy token over the runner-up, in logits; null without any
+	Fragile   bool        `json:"fragile"`     // such a lead is within the bound between program shapes
+	Verified  bool        `json:"verified"`    // the greedy answer was read off the fed answer
+	Scores    *TextScores `json:"scores,omitempty"`
+	Error     string      `json:"error,omitempty"`
 
 	Attention *TrialAttention `json:"attention,omitempty"`
+	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
+	Example   *Example        `json:"example,omitempty"`
+}
+
+// TrialRepeat is what a sequence of random tokens, written twice, showed: mean attention of the second copy's rows, [layers*heads].
+type TrialRepeat struct {
+	Induction floats `json:"induction"`
+	Duplicate floats `json:"duplicate"`
+	Previous  floats `json:"prev_token"`
+}
+
+// Example is one prompt as some heads see it from its last row.
+type Example struct {
+	Prompt   string        `json:"prompt"`
+	Tokens   []string      `json:"tokens"`
+	Needle   heads.Span    `json:"needle"`
+	Code     heads.Span    `json:"code"`
+	Question int           `json:"question"`
+	Heads    []ExampleHead `json:"heads"`
+}
+
+// ExampleHead is one head's attention, a weight a token.
+type ExampleHead struct {
+	Head    decoder.Head `json:"head"`
+	Weights floats       `json:"weights"`
 }
 
 // TrialAttention is what the probes saw, rows T-1 .. T-2+len(answer): each slice is [rows][layers*heads], row-major.
@@ -31,6 +59,7 @@ type TrialAttention struct {
 	Argmax [][]int32 `json:"argmax"`
 	Gap    []floats  `json:"gap"`
 	Mass   []floats  `json:"needle_mass"`
+	Write  floats    `json:"write_norm"` // [layers*heads], mean over the rows of the norm of what the head adds to the residual
 }
 
 // condition is one condition of a stage, ready to be asked.
@@ -41,6 +70,7 @@ type condition struct {
 	heads     heads.Set
 	scope     decoder.Scope
 	controlOf string // name of the condition that it is a control of
+	pool      string // that the control was drawn from
 }
 
 func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {
@@ -53,6 +83,13 @@ func (t *Trial) fill(r *decoder.Reply) {
 	for _, x := range t.LogProb {
 		t.Sum += x
 	}
+	t.Decoy, t.Margin = numbers(r.Decoy), Number(math.NaN())
+	if len(r.Decoy) > 0 {
+		t.Margin = t.Sum
+		for _, x := range t.Decoy {
+			t.Margin -= x
+		}
+	}
 	t.MinGap, t.Fragile, t.Verified = Number(r.MinGap()), r.Fragile, r.Verified
 	if r.Attention != nil {
 		t.Attention = regroup(r.Attention)
@@ -62,13 +99,21 @@ func (t *Trial) fill(r *decoder.Reply) {
 // fail marks the trial as not carried out.
 func (t *Trial) fail(err error) {
 	t.Outcome, t.Error = Failed, err.Error()
-	t.Sum, t.MinGap = Number(math.NaN()), Number(math.NaN())
+	t.Sum, t.Margin, t.MinGap = Number(math.NaN()), Number(math.NaN()), Number(math.NaN())
 }
 
 // regroup turns [layers, heads, rows] into [rows][layers*heads].
 func regroup(a *decoder.Attention) *TrialAttention {
 	t := &TrialAttention{}
 	n := a.Layers * a.Heads
+	t.Write = make(floats, n)
+	for i := range n {
+		sum := 0.0
+		for r := range a.Rows {
+			sum += float64(a.Write[i*a.Rows+r])
+		}
+		t.Write[i] = float32(sum / float64(a.Rows))
+	}
 	for r := range a.Rows {
 		argmax, gap, mass := make([]int32, n), make(floats, n), make(floats, n)
 		for i := range n {

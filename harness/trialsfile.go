@@ -16,8 +16,15 @@ import (
 type trialsHeader struct {
 	Schema int     `json:"schema"`
 	Key    string  `json:"key"`
+	Shard  string  `json:"shard,omitempty"` // "2/5": the second of five parts
 	Run    PlanRun `json:"run"`
+	Shape  Shape   `json:"shape"`
 	Plan   *Plan   `json:"plan"`
+}
+
+// trialsPrompts is the second line: what the aggregates have to know of the prompts.
+type trialsPrompts struct {
+	Prompts []PromptRecord `json:"prompts"`
 }
 
 // trialsFile is an append-only file of trials. Whole units are written at once and synced, so that a run that stops anywhere can be
@@ -52,7 +59,7 @@ func (e *HeaderMismatchError) Hint() string {
 }
 
 // openTrials opens or creates the file and reads what it holds. A torn last line is cut off.
-func openTrials(path string, head trialsHeader) (*trialsFile, error) {
+func openTrials(path string, head trialsHeader, prompts []PromptRecord) (*trialsFile, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, folderError(err)
 	}
@@ -61,13 +68,13 @@ func openTrials(path string, head trialsHeader) (*trialsFile, error) {
 		return nil, folderError(err)
 	}
 	t := &trialsFile{path: path, f: f, have: map[unitID]*storedUnit{}}
-	if err := t.start(head); err != nil {
+	if err := t.start(head, prompts); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return t, nil
 }
 
-func (t *trialsFile) start(head trialsHeader) error {
+func (t *trialsFile) start(head trialsHeader, prompts []PromptRecord) error {
 	if err := lockFile(t.f); err != nil {
 		return &hintError{fmt.Errorf("%s: another run is writing it: %w", t.path, err), "wait for that run, or write to another folder with --out"}
 	}
@@ -79,18 +86,27 @@ func (t *trialsFile) start(head trialsHeader) error {
 	if _, err := io.ReadFull(t.f, data); err != nil {
 		return fmt.Errorf("%s: %w", t.path, err)
 	}
-	line, rest, whole := bytes.Cut(data, []byte("\n"))
+	first, rest, _ := bytes.Cut(data, []byte("\n"))
+	second, rest, whole := bytes.Cut(rest, []byte("\n"))
 	if !whole {
+		lines := []any{head, trialsPrompts{prompts}}
+		want, err := t.encode(lines)
+		if err != nil {
+			return err
+		}
+		if !bytes.HasPrefix(want, data) {
+			return &HeaderMismatchError{t.path, "something else", "the trials of key " + head.Key}
+		}
 		if err := t.cut(0, st.Size()); err != nil {
 			return err
 		}
-		return t.append([]any{head})
+		return t.append(lines)
 	}
-	if err := t.checkHeader(line, head); err != nil {
+	if err := t.checkHeader(first, head); err != nil {
 		return err
 	}
-	first := int64(len(line) + 1)
-	return t.cut(first+t.readUnits(rest, first), st.Size())
+	at := int64(len(first) + len(second) + 2)
+	return t.cut(at+t.readUnits(rest, at), st.Size())
 }
 
 func (t *trialsFile) cut(end, size int64) error {
@@ -112,6 +128,9 @@ func (t *trialsFile) checkHeader(line []byte, want trialsHeader) error {
 	}
 	if got.Key != want.Key || got.Schema != want.Schema {
 		return &HeaderMismatchError{t.path, fmt.Sprintf("schema %d, key %s", got.Schema, got.Key), fmt.Sprintf("schema %d, key %s", want.Schema, want.Key)}
+	}
+	if got.Shard != want.Shard {
+		return &HeaderMismatchError{t.path, "shard " + got.Shard, "shard " + want.Shard}
 	}
 	if !reflect.DeepEqual(got.Run, want.Run) {
 		return &HeaderMismatchError{t.path, got.Run.String(), want.Run.String()}
@@ -177,16 +196,24 @@ func (t *trialsFile) add(trials []Trial) error {
 	return t.append(lines)
 }
 
-func (t *trialsFile) append(lines []any) error {
+func (t *trialsFile) encode(lines []any) ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
 	for _, l := range lines {
 		if err := enc.Encode(l); err != nil {
-			return fmt.Errorf("%s: %w", t.path, err)
+			return nil, fmt.Errorf("%s: %w", t.path, err)
 		}
 	}
-	if _, err := t.f.Write(buf.Bytes()); err != nil {
+	return buf.Bytes(), nil
+}
+
+func (t *trialsFile) append(lines []any) error {
+	data, err := t.encode(lines)
+	if err != nil {
+		return err
+	}
+	if _, err := t.f.Write(data); err != nil {
 		return writeError(t.path, err)
 	}
 	if err := t.f.Sync(); err != nil {

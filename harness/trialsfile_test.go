@@ -22,15 +22,15 @@ func header(key string) trialsHeader {
 
 func TestTrialsRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "x.trials.jsonl")
-	f, err := openTrials(path, header("k"))
+	f, err := openTrials(path, header("k"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := []Trial{
-		{Stage: "detect", Prompt: "p<&>", Condition: "unmodified", Outcome: Hit, LogProb: []Number{-1.25, Number(math.NaN())}, Sum: Number(math.NaN()),
+		{Stage: "detect", Prompt: "p<&>", Condition: "unmodified", Outcome: Hit, LogProb: []Number{-1.25, Number(math.NaN())}, Sum: Number(math.NaN()), Margin: 2, Decoy: []Number{-3.25},
 			Greedy: []int32{1, 2}, Text: "a\nb", MinGap: Number(math.Inf(1)), Verified: true,
-			Attention: &TrialAttention{Argmax: [][]int32{{1, 2}}, Gap: []floats{{0.1, float32(math.NaN())}}, Mass: []floats{{1e-9, 1}}}},
-		{Stage: "detect", Prompt: "q", Condition: "unmodified", Outcome: Failed, Error: "out of memory", Sum: Number(math.NaN()), MinGap: Number(math.NaN())},
+			Attention: &TrialAttention{Argmax: [][]int32{{1, 2}}, Gap: []floats{{0.1, float32(math.NaN())}}, Mass: []floats{{1e-9, 1}}, Write: floats{2}}},
+		{Stage: "detect", Prompt: "q", Condition: "unmodified", Outcome: Failed, Error: "out of memory", Sum: nan, Margin: nan, MinGap: nan},
 	}
 	if err := f.add(want); err != nil {
 		t.Fatal(err)
@@ -38,7 +38,7 @@ func TestTrialsRoundTrip(t *testing.T) {
 	if err := f.close(); err != nil {
 		t.Fatal(err)
 	}
-	if f, err = openTrials(path, header("k")); err != nil {
+	if f, err = openTrials(path, header("k"), nil); err != nil {
 		t.Fatal(err)
 	}
 	got, err := f.whole(unitID{"detect", 0}, 2)
@@ -56,11 +56,11 @@ func TestTrialsRoundTrip(t *testing.T) {
 
 func TestTrialsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.trials.jsonl")
-	f, err := openTrials(path, header("k"))
+	f, err := openTrials(path, header("k"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openTrials(path, header("k")); !errors.Is(err, syscall.EWOULDBLOCK) {
+	if _, err := openTrials(path, header("k"), nil); !errors.Is(err, syscall.EWOULDBLOCK) {
 		t.Errorf("a second run on the same file: got %v, want EWOULDBLOCK", err)
 	}
 	if err := f.close(); err != nil {
@@ -69,20 +69,22 @@ func TestTrialsRefused(t *testing.T) {
 	other := header("k")
 	other.Run.Device = "cuda"
 	for name, h := range map[string]trialsHeader{"key": header("l"), "device": other} {
-		_, err := openTrials(path, h)
+		_, err := openTrials(path, h, nil)
 		var mismatch *HeaderMismatchError
 		if !errors.As(err, &mismatch) || mismatch.Got == mismatch.Want {
 			t.Errorf("%s: got %v, want a mismatch", name, err)
 		}
 	}
-	if err := os.WriteFile(path, []byte("not a header\n{}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := openTrials(path, header("k")); err == nil {
-		t.Error("a file of something else was taken for trials")
-	}
-	if got := readFile(t, path); string(got) != "not a header\n{}\n" {
-		t.Errorf("and overwritten: %q", got)
+	for _, text := range []string{"not a header\n{}\n", "one line\n", "no line"} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := openTrials(path, header("k"), nil); err == nil {
+			t.Errorf("%q was taken for trials", text)
+		}
+		if got := readFile(t, path); string(got) != text {
+			t.Errorf("%q was overwritten: %q", text, got)
+		}
 	}
 }
 
@@ -94,7 +96,7 @@ func TestNoSpace(t *testing.T) {
 	if err := os.Symlink("/dev/full", path); err != nil {
 		t.Fatal(err)
 	}
-	_, err := openTrials(path, header("k"))
+	_, err := openTrials(path, header("k"), nil)
 	if !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), path) {
 		t.Errorf("got %v, want ENOSPC that names the file", err)
 	}

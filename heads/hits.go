@@ -11,7 +11,11 @@ const (
 	// LabelRepeatedWord: most hits fall on a token equal to the prompt's last token. Such a head follows a
 	// duplicate; argmax_last counts it all the same.
 	LabelRepeatedWord Label = "repeated-word"
-	// LabelOther: neither holds for more than half of the hits, or there are none.
+	// LabelBeforeCode: most hits fall on the token before the code.
+	LabelBeforeCode Label = "before-code"
+	// LabelNeedle: most hits fall on other tokens of the needle.
+	LabelNeedle Label = "needle"
+	// LabelOther: none of these holds for more than half of the hits, or there are none.
 	LabelOther Label = "other"
 )
 
@@ -22,6 +26,8 @@ type Hits struct {
 	Offsets      []int        `json:"offsets"` // Offsets[i]: hits on the needle's token i
 	Code         int          `json:"code"`    // hits on a token of the code
 	RepeatedWord int          `json:"repeated_word"`
+	BeforeCode   int          `json:"before_code"` // hits on the token before the code, whether or not it is a repeated word
+	Elsewhere    int          `json:"elsewhere"`   // prompts whose arg max lies outside the needle on a token equal to the last one
 	Label        Label        `json:"label"`
 }
 
@@ -49,15 +55,22 @@ func (o *Observations) Hits(set Set) []Hits {
 }
 
 func (h *Hits) add(p Observation, at int) {
+	repeated := p.Tokens[at] == p.Tokens[len(p.Tokens)-1]
 	if !p.Needle.Contains(at) {
+		if repeated && at != len(p.Tokens)-1 {
+			h.Elsewhere++
+		}
 		return
 	}
 	h.Total++
 	h.Offsets[at-p.Needle[0]]++
+	if at == p.Code[0]-1 {
+		h.BeforeCode++
+	}
 	switch {
 	case p.Code.Contains(at):
 		h.Code++
-	case p.Tokens[at] == p.Tokens[len(p.Tokens)-1]:
+	case repeated:
 		h.RepeatedWord++
 	}
 }
@@ -68,6 +81,10 @@ func (h *Hits) label() Label {
 		return LabelCode
 	case 2*h.RepeatedWord > h.Total:
 		return LabelRepeatedWord
+	case 2*h.BeforeCode > h.Total:
+		return LabelBeforeCode
+	case 2*(h.Total-h.Code-h.RepeatedWord-h.BeforeCode) > h.Total:
+		return LabelNeedle
 	}
 	return LabelOther
 }

@@ -39,6 +39,22 @@ func LayerPool(scores heads.Scores, threshold float64, exclude ...heads.Set) hea
 	return pool
 }
 
+// DisjointKV returns the pool's heads that share no key/value head with target; group is how many query heads share one. Edits of
+// keys reach the whole group, so their controls must not touch it.
+func DisjointKV(pool, target heads.Set, group int) heads.Set {
+	touched := map[[2]int]bool{}
+	for _, h := range target {
+		touched[[2]int{h.Layer, h.Index / group}] = true
+	}
+	out := heads.Set{}
+	for _, h := range pool {
+		if !touched[[2]int{h.Layer, h.Index / group}] {
+			out = append(out, h)
+		}
+	}
+	return out
+}
+
 // LayerDraw says how many heads of a layer a control set takes, and out of how many.
 type LayerDraw struct {
 	Layer int `json:"layer"`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -151,18 +152,31 @@ func (f *formatFlags) check() error {
 
 // knockoutFlags say what is switched off and compared.
 type knockoutFlags struct {
-	scopes        []string
-	controls, top int
+	scopes, pools []string
+	controls      string
+	top           int
+	cuts          bool
+	equivalence   float64
 }
 
-func (k *knockoutFlags) add(fs *pflag.FlagSet) {
-	fs.StringSliceVar(&k.scopes, "scope", []string{"all"}, "rows at which heads are off: all, haystack, question, answer, last (a list, repeatable)")
-	fs.IntVar(&k.controls, "controls", 3, "matched sets of other heads of the same layers; 19 or more give a p")
+func (k *knockoutFlags) add(fs *pflag.FlagSet, scopes, pools []string) {
+	fs.StringSliceVar(&k.scopes, "scope", scopes, "rows at which heads are off: all, haystack, question, answer, last (a list, repeatable)")
+	fs.StringVar(&k.controls, "controls", "auto", "matched sets of other heads a pool and scope, 19 or more give a p; auto = 99 on question, answer and last rows, 19 in whole passes, fewer where fewer exist")
+	fs.StringSliceVar(&k.pools, "pool", pools, "what controls are drawn from: layer, layer+kv (shares no key/value head with the set)")
 	fs.IntVar(&k.top, "top", 0, "switch off the best K heads, also where fewer reach the threshold; 0 = all that do")
+	fs.Float64Var(&k.equivalence, "equivalence", 0.5, "nats: a change of the primary outcome that lies within it, by its 90 % interval, is no effect; 0 = do not test")
 }
 
 func (k *knockoutFlags) set(o *harness.Options) error {
-	o.Controls, o.Top = k.controls, k.top
+	o.Top, o.Pools, o.Cuts, o.Equivalence = k.top, k.pools, k.cuts, k.equivalence
+	o.Controls = harness.AutoControls
+	if k.controls != "auto" {
+		n, err := strconv.Atoi(k.controls)
+		if err != nil || n < 0 {
+			return &usageError{fmt.Errorf("--controls %q", k.controls), "give a count, or auto"}
+		}
+		o.Controls = n
+	}
 	for _, s := range k.scopes {
 		scope := decoder.Scope(strings.TrimSpace(s))
 		if _, err := scope.Resolve(2, 1); err != nil {

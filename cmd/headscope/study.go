@@ -19,7 +19,8 @@ func studyVerb() *verb {
 			e.add(fs)
 			e.addDetect(fs)
 			fs.StringVar(&e.detectPrompts, "detect-prompts", "", "detect on these prompts and test on --prompts; without it both are the same, and the result says so")
-			k.add(fs)
+			k.add(fs, []string{"all", "haystack", "question"}, []string{harness.PoolLayer, harness.PoolLayerKV})
+			fs.BoolVar(&k.cuts, "cuts", true, "also switch off the heads that are sure alone, and with those one hit short of the threshold")
 			e.editFlags.add(fs, "each is a further condition")
 			return func(ctx context.Context, a *app, operands []string) error {
 				if err := operandsOf("study", operands, "MODEL"); err != nil {
@@ -30,7 +31,7 @@ func studyVerb() *verb {
 					return err
 				}
 				return e.runKnockout(ctx, a, operands[0], &k, func(o *harness.Options) error {
-					o.Verb, o.Stages, o.Conditions = "study", *stages, conditions
+					o.Verb, o.Stages, o.Conditions, o.Example = "study", *stages, conditions, true
 					return nil
 				})
 			}
@@ -71,7 +72,7 @@ func detectVerb() *verb {
 				if err != nil {
 					return err
 				}
-				o := &harness.Options{Verb: "detect", Stages: []string{harness.StageDetect}, Edits: edits}
+				o := &harness.Options{Verb: "detect", Stages: []string{harness.StageDetect}, Edits: edits, Example: len(edits) == 0}
 				m, err := e.prepare(a, operands[0], o)
 				if err != nil {
 					return err
@@ -90,7 +91,7 @@ func knockoutVerb() *verb {
 			var k knockoutFlags
 			list := fs.String("heads", "", "heads to switch off: a list (L18H6,L8H0), a FILE of one, or a result of detect or study")
 			e.add(fs)
-			k.add(fs)
+			k.add(fs, []string{"all"}, []string{harness.PoolLayer})
 			e.editFlags.add(fs, "each is a further condition")
 			return func(ctx context.Context, a *app, operands []string) error {
 				if err := operandsOf("knockout", operands, "MODEL"); err != nil {
@@ -105,7 +106,10 @@ func knockoutVerb() *verb {
 					if *list == "" {
 						return nil
 					}
-					o.Heads, o.Exclude, err = harness.ReadHeads(*list)
+					given, err := harness.ReadHeads(*list)
+					if err == nil {
+						o.Heads, o.Exclude, o.WriteNorm = given.Heads, given.Exclude, given.WriteNorm
+					}
 					return err
 				})
 			}

@@ -12,6 +12,7 @@ type Prompt struct {
 	IDs      []int32    // the prompt's tokens; its length is T
 	Question int        // first question row; 0 = not known, scopes haystack and question are then refused
 	Answer   []int32    // tokens fed after the prompt and scored; may be empty
+	Decoy    []int32    // tokens scored in the answer's place, after the prompt alone; may be empty
 	Draft    []int32    // a guess at the greedy answer, such as the unmodified model's; saves decoding, changes no token
 	Spans    [][2]int32 // token spans [start, end) whose attention mass a probe reports
 }
@@ -37,6 +38,7 @@ type AskOptions struct {
 // Reply is what the model says to one prompt under one condition.
 type Reply struct {
 	LogProb   []float64  // of each fed answer token, natural logarithm
+	Decoy     []float64  // log-probability of each decoy token
 	Argmax    []int32    // at rows T-1 .. T-1+len(Answer)
 	Gap       []float32  // between the two largest logits at those rows
 	Greedy    []int32    // greedy answer, nil when MaxNew is 0
@@ -52,6 +54,7 @@ type Attention struct {
 	Argmax                     []int32   // [layers, heads, rows], lowest index on ties; every key competes
 	Gap                        []float32 // [layers, heads, rows], between the two largest weights
 	Mass                       []float32 // [layers, heads, rows, spans]
+	Write                      []float32 // [layers, heads, rows], norm of what the head adds to the residual
 }
 
 // fragileFactor times shapeBound a layer, times the largest logit, is how large a gap between two logits has to be for the
@@ -91,13 +94,13 @@ func (m *Model) check(i int, p *Prompt, o *AskOptions) error {
 	if len(p.IDs) == 0 {
 		return fmt.Errorf("prompt %d: empty", i)
 	}
-	if n := len(p.IDs) + max(len(p.Answer), o.MaxNew); n > m.Spec.MaxPositions {
+	if n := len(p.IDs) + max(len(p.Answer), len(p.Decoy), o.MaxNew); n > m.Spec.MaxPositions {
 		return fmt.Errorf("prompt %d: %d tokens with the answer, the model's window is %d", i, n, m.Spec.MaxPositions)
 	}
 	if p.Question < 0 || p.Question >= len(p.IDs) {
 		return fmt.Errorf("prompt %d: question row %d outside the prompt of %d tokens", i, p.Question, len(p.IDs))
 	}
-	for _, ids := range [][]int32{p.IDs, p.Answer, p.Draft} {
+	for _, ids := range [][]int32{p.IDs, p.Answer, p.Decoy, p.Draft} {
 		for _, id := range ids {
 			if id < 0 || int(id) >= m.Spec.Vocab {
 				return fmt.Errorf("prompt %d: token id %d, the vocabulary has %d tokens", i, id, m.Spec.Vocab)

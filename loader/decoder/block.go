@@ -18,7 +18,7 @@ const (
 // blockVariant is one compiled kind of prefill block.
 type blockVariant struct {
 	probe probeMode
-	taps  bool // also return q before and after rotation and k after it
+	taps  bool // also return q before and after rotation, k after it, and z
 }
 
 // prefillBlock builds one decoder layer over whole sequences.
@@ -27,8 +27,8 @@ type blockVariant struct {
 // [B, P] int32 and with probeStats spans [B, P, S, 2] int32, then the layer's weights.
 //
 // Results: x [B, T, hidden]; k, v [B, KV, T, D], k after bias and before rotation; then the probe's: argmax [B, H, P] int32,
-// gap [B, H, P], mass [B, H, P, S], or rows [B, H, P, T]; then the taps' q before and after rotation [B, T, H, D] and k after
-// rotation [B, KV, T, D].
+// gap [B, H, P], mass [B, H, P, S], write [B, H, P], or rows [B, H, P, T]; then the taps' q before and after rotation [B, T, H, D], k
+// after rotation [B, KV, T, D] and z [B, T, H, D], what the output projection reads.
 func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 	return func(args []*Node) []*Node {
 		in := &nodeReader{args}
@@ -48,15 +48,18 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		qr := c.rotate(q, ExpandAxes(cos, 0, 2), ExpandAxes(sin, 0, 2))
 		kr := c.rotate(k, ExpandAxes(cos, 0, 1), ExpandAxes(sin, 0, 1))
 
-		z := c.attendTiled(c.groupHeads(qr), kr, v, window)
-		x = c.mlp(c.output(x, c.ungroupHeads(z), pos, edits, w), w)
+		z := edits.headGain(c.ungroupHeads(c.attendTiled(c.groupHeads(qr), kr, v, window)), pos)
+		x = c.mlp(c.output(x, z, w), w)
 
 		out := []*Node{x, k, v}
 		if rows != nil {
 			out = append(out, c.probe(qr, kr, probeNodes{variant.probe, rows, spans, window})...)
 		}
+		if variant.probe == probeStats {
+			out = append(out, c.writeNorm(gatherRows(z, rows), w.o))
+		}
 		if variant.taps {
-			out = append(out, q, qr, kr)
+			out = append(out, q, qr, kr, z)
 		}
 		return out
 	}
@@ -121,4 +124,13 @@ func (c *blockConfig) probe(q, k *Node, in probeNodes) []*Node {
 	full := []int{b, c.heads, p, ns, t}
 	mass := ReduceSum(Mul(BroadcastToDims(ExpandAxes(a, 3), full...), BroadcastToDims(ExpandAxes(inside, 1), full...)), -1)
 	return []*Node{arg, Sub(top, second), mass}
+}
+
+// writeNorm is the size of what each head adds to the residual: the Euclidean norm of its slice of z [B, P, H, D] times its slice of
+// the output projection o [hidden, H*D] -> [B, H, P] float32.
+func (c *blockConfig) writeNorm(z, o *Node) *Node {
+	zf := ConvertDType(z, dtypes.Float32)
+	of := Reshape(ConvertDType(o, dtypes.Float32), o.Shape().Dim(0), c.heads, c.headDim)
+	write := DotGeneral(zf, []int{3}, []int{2}, of, []int{2}, []int{1}) // [H, B, P, hidden]
+	return TransposeAllDims(Sqrt(ReduceSum(Square(write), -1)), 1, 0, 2)
 }

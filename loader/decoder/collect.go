@@ -11,7 +11,7 @@ func (m *Model) scoreUnit(u *unit, o *AskOptions) error {
 		}
 	}
 	if used {
-		n := 0
+		n, decoys := 0, g.hasDecoys()
 		for _, js := range g.jobs {
 			n = max(n, len(js[0].p.Answer)+1)
 		}
@@ -19,6 +19,9 @@ func (m *Model) scoreUnit(u *unit, o *AskOptions) error {
 		for i := range u.b() {
 			p := g.jobs[min(i, len(g.jobs)-1)][0].p
 			rows, want := answerRows(p, n)
+			if decoys {
+				rows, want = append(rows, int32(len(p.IDs)-1)), append(want, firstOf(p.Decoy))
+			}
 			idx, targets = append(idx, rows), append(targets, want)
 		}
 		scores, err := m.scoreRows(u.x, idx, targets)
@@ -28,7 +31,9 @@ func (m *Model) scoreUnit(u *unit, o *AskOptions) error {
 		for _, js := range g.jobs {
 			for _, j := range js {
 				if j.unit == u && j.alias == nil {
-					m.take(j, scores[j.cache.i][:len(j.p.Answer)+1], o)
+					s := scores[j.cache.i]
+					m.take(j, s[:len(j.p.Answer)+1], o)
+					j.takeDecoy(s[n:])
 					j.reply.Attention = u.attention(m, j)
 				}
 			}
@@ -37,6 +42,20 @@ func (m *Model) scoreUnit(u *unit, o *AskOptions) error {
 	free(u.x)
 	u.x = nil
 	return nil
+}
+
+// takeDecoy stores the scores of decoy tokens as they come.
+func (j *job) takeDecoy(scores []rowScore) {
+	for _, s := range scores[:min(len(scores), len(j.p.Decoy)-len(j.reply.Decoy))] {
+		j.reply.Decoy = append(j.reply.Decoy, s.logProb)
+	}
+}
+
+func firstOf(ids []int32) int32 {
+	if len(ids) == 0 {
+		return 0
+	}
+	return ids[0]
 }
 
 // answerRows lists n rows from T-1 on, the last one again where the answer is shorter, and the token that each should predict (0
@@ -78,6 +97,7 @@ func (u *unit) attention(m *Model, j *job) *Attention {
 		for hi := range h {
 			for r := range a.Rows {
 				k := (j.cache.i*h+hi)*p + r
+				a.Write = append(a.Write, l.write[k])
 				a.Argmax = append(a.Argmax, l.argmax[k])
 				a.Gap = append(a.Gap, l.gap[k])
 				a.Mass = append(a.Mass, l.mass[k*s:k*s+a.Spans]...)

@@ -2,8 +2,11 @@ package decoder
 
 import "context"
 
-// waiting are greedy answers that wait for enough others to fill a batch, with the caches they need.
-type waiting struct{ jobs []*job }
+// waiting are jobs that wait for enough others to fill a batch, with the caches they need.
+type waiting struct {
+	jobs   []*job
+	decode func(ctx context.Context, jobs []*job, o *AskOptions) error
+}
 
 func (w *waiting) add(jobs []*job) {
 	for _, j := range jobs {
@@ -12,7 +15,7 @@ func (w *waiting) add(jobs []*job) {
 	w.jobs = append(w.jobs, jobs...)
 }
 
-// drop lets go of what the jobs' answers needed.
+// drop lets go of what the jobs needed.
 func (w *waiting) drop(jobs []*job) {
 	for _, j := range jobs {
 		j.cache.u.hold(-1)
@@ -21,14 +24,14 @@ func (w *waiting) drop(jobs []*job) {
 	}
 }
 
-// decode decodes batches as long as some shape has at least `least` answers waiting.
-func (w *waiting) decode(ctx context.Context, m *Model, least int, o *AskOptions) error {
+// run decodes batches as long as some shape has at least `least` jobs waiting.
+func (w *waiting) run(ctx context.Context, m *Model, least int, o *AskOptions) error {
 	for {
 		batch := w.next(least, o.DecodeBatch)
 		if batch == nil {
 			return nil
 		}
-		err := m.decodeBatch(ctx, batch, o)
+		err := w.decode(ctx, batch, o)
 		w.drop(batch)
 		if err != nil {
 			return err
@@ -36,14 +39,14 @@ func (w *waiting) decode(ctx context.Context, m *Model, least int, o *AskOptions
 	}
 }
 
-// decodeFull decodes what fills a batch, and all where the caches that are kept for the others pass the budget: for long prompts
+// runFull decodes what fills a batch, and all where the caches that are kept for the others pass the budget: for long prompts
 // a batch with empty places costs less than they do.
-func (w *waiting) decodeFull(ctx context.Context, m *Model, o *AskOptions) error {
+func (w *waiting) runFull(ctx context.Context, m *Model, o *AskOptions) error {
 	least := o.DecodeBatch
 	if w.bytes(m) > o.CacheBytes {
 		least = 1
 	}
-	return w.decode(ctx, m, least, o)
+	return w.run(ctx, m, least, o)
 }
 
 // bytes is the size of the caches that are kept for the waiting answers; jobs over one row of a unit share it.
@@ -59,12 +62,12 @@ func (w *waiting) bytes(m *Model) int64 {
 	return n
 }
 
-// shape is what the jobs of a decoding batch have in common.
-func (j *job) shape() [2]int { return [2]int{j.cache.u.t, j.rows.slots()} }
+// shape is what the jobs of a batch have in common.
+func (j *job) shape() [3]int { return [3]int{j.cache.u.t, j.rows.slots(), decoySlots(len(j.p.Decoy))} }
 
 // next takes up to n waiting jobs of one shape that has at least `least` of them, the oldest first.
 func (w *waiting) next(least, n int) []*job {
-	count := map[[2]int]int{}
+	count := map[[3]int]int{}
 	for _, j := range w.jobs {
 		count[j.shape()]++
 	}
@@ -97,7 +100,7 @@ func (u *unit) hold(n int) {
 
 // decodePending decodes answers now, in batches that may not be full.
 func (m *Model) decodePending(ctx context.Context, jobs []*job, o *AskOptions) error {
-	w := waiting{jobs}
+	w := waiting{jobs: jobs}
 	for {
 		batch := w.next(1, o.DecodeBatch)
 		if batch == nil {
@@ -109,14 +112,23 @@ func (m *Model) decodePending(ctx context.Context, jobs []*job, o *AskOptions) e
 	}
 }
 
+// batchSize is the size of the batch for n jobs: as asked for, save that a single one runs alone, in half the time.
+func (o *AskOptions) batchSize(n int) int {
+	if n == 1 {
+		return 1
+	}
+	return o.DecodeBatch
+}
+
 // decodeBatch decodes jobs of one shape together; empty places repeat the last job and are ignored.
 func (m *Model) decodeBatch(ctx context.Context, jobs []*job, o *AskOptions) error {
 	var caches []cacheRow
 	var conds []*condition
 	var rows []*keptRows
-	places := make([]*job, o.DecodeBatch)
-	promptLen := make([]int32, o.DecodeBatch)
-	for i := range o.DecodeBatch {
+	size := o.batchSize(len(jobs))
+	places := make([]*job, size)
+	promptLen := make([]int32, size)
+	for i := range size {
 		j := jobs[min(i, len(jobs)-1)]
 		caches, conds, rows = append(caches, j.cache), append(conds, j.c), append(rows, j.rows)
 		promptLen[i] = j.greedy.next
@@ -233,7 +245,7 @@ func (m *Model) runCached(ctx context.Context, js []*job, wait *waiting, o *AskO
 				}
 			}
 			rest = rest[n:]
-			if err := wait.decodeFull(ctx, m, o); err != nil {
+			if err := wait.runFull(ctx, m, o); err != nil {
 				return err
 			}
 		}
@@ -260,7 +272,7 @@ func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, b
 	p, lo := jobs[0].p, jobs[0].c.lo
 	all := append(append([]int32(nil), p.IDs...), p.Answer...)
 	most := rowBuckets[len(rowBuckets)-1]
-	need := draftSlots(o.MaxNew)
+	need := draftSlots(o.MaxNew) + decoySlots(len(p.Decoy))
 	for from := lo; from < len(all); from += most {
 		need += rowBucket(min(most, len(all)-from))
 	}
@@ -275,13 +287,19 @@ func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, b
 	defer run.free()
 	scores := make([][]rowScore, batch)
 	for from := lo; from < len(all); from += most {
-		got, err := m.cachedRows(ctx, run, all[from:min(from+most, len(all))], from, p)
+		got, decoy, err := m.cachedRows(ctx, run, all[from:min(from+most, len(all))], from, p)
 		if err != nil {
 			return err
 		}
 		for i := range got {
 			scores[i] = append(scores[i], got[i]...)
+			if i < len(jobs) && decoy != nil {
+				jobs[i].takeDecoy(decoy[i])
+			}
 		}
+	}
+	if err := m.cachedDecoys(ctx, run, jobs); err != nil {
+		return err
 	}
 	places := make([]*job, batch)
 	for i, j := range jobs {
@@ -309,8 +327,9 @@ func (m *Model) cachedBatch(ctx context.Context, kv *promptCache, jobs []*job, b
 	return nil
 }
 
-// cachedRows computes ids at positions from.. in every batch row and scores those that predict the answer.
-func (m *Model) cachedRows(ctx context.Context, run *cacheRun, ids []int32, from int, p *Prompt) ([][]rowScore, error) {
+// cachedRows computes ids at positions from.. in every batch row and scores those that predict the answer, and with row T-1 the
+// decoy's first token.
+func (m *Model) cachedRows(ctx context.Context, run *cacheRun, ids []int32, from int, p *Prompt) (scores, decoy [][]rowScore, err error) {
 	b := len(run.conds)
 	rows, pos := make([][]int32, b), make([][]int32, b)
 	at := make([]int32, len(ids))
@@ -322,24 +341,35 @@ func (m *Model) cachedRows(ctx context.Context, run *cacheRun, ids []int32, from
 	}
 	x, err := run.step(ctx, rows, pos)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer free(x)
-	first := max(len(p.IDs)-1, from)
-	last := from + len(ids) - 1
+	t := len(p.IDs)
+	first, last := max(t-1, from), from+len(ids)-1
 	if first > last {
-		return make([][]rowScore, b), nil
+		return make([][]rowScore, b), nil, nil
+	}
+	var row, target []int32
+	for r := first; r <= last; r++ {
+		row, target = append(row, int32(r-from)), append(target, 0)
+		if k := r - (t - 1); k < len(p.Answer) {
+			target[len(target)-1] = p.Answer[k]
+		}
+	}
+	n := len(row)
+	if len(p.Decoy) > 0 && first == t-1 {
+		row, target = append(row, int32(t-1-from)), append(target, p.Decoy[0])
 	}
 	idx, targets := make([][]int32, b), make([][]int32, b)
-	for r := first; r <= last; r++ {
-		k := r - (len(p.IDs) - 1)
-		t := int32(0)
-		if k < len(p.Answer) {
-			t = p.Answer[k]
-		}
-		for i := range b {
-			idx[i], targets[i] = append(idx[i], int32(r-from)), append(targets[i], t)
-		}
+	for i := range b {
+		idx[i], targets[i] = row, target
 	}
-	return m.scoreRows(x, idx, targets)
+	if scores, err = m.scoreRows(x, idx, targets); err != nil || len(row) == n {
+		return scores, nil, err
+	}
+	decoy = make([][]rowScore, b)
+	for i := range b {
+		scores[i], decoy[i] = scores[i][:n], scores[i][n:]
+	}
+	return scores, decoy, nil
 }

@@ -214,11 +214,10 @@ func (c *blockConfig) mlp(x *Node, w layerNodes) *Node {
 	return Add(x, c.linear(Mul(gate, c.linear(h, w.up, w.ub)), w.down, w.db))
 }
 
-// output adds the attention output z [B, R, H, D] to the residual after its edit and projection.
-func (c *blockConfig) output(x, z, pos *Node, e *editNodes, w layerNodes) *Node {
+// output adds the attention output z [B, R, H, D] to the residual after its projection.
+func (c *blockConfig) output(x, z *Node, w layerNodes) *Node {
 	b, r := z.Shape().Dim(0), z.Shape().Dim(1)
-	z = Reshape(e.headGain(z, pos), b, r, c.heads*c.headDim)
-	return Add(x, c.linear(z, w.o, w.ob))
+	return Add(x, c.linear(Reshape(z, b, r, c.heads*c.headDim), w.o, w.ob))
 }
 
 // positions is [B, T] int32 of 0..T-1.

@@ -64,6 +64,9 @@ func TestProbe(t *testing.T) {
 							if gap > 1e-6 && a.Argmax[at] != arg || math.Abs(float64(a.Gap[at])-gap) > 1e-6 {
 								t.Errorf("%s: got argmax %d by %g, want %d by %g", name, a.Argmax[at], a.Gap[at], arg, gap)
 							}
+							if d := math.Abs(float64(a.Write[at]) - exact.Write[l][rows[r]][h]); !(d <= 5e-5*max(1, exact.Write[l][rows[r]][h])) {
+								t.Errorf("%s: write norm %g, want %g", name, a.Write[at], exact.Write[l][rows[r]][h])
+							}
 							for s := range mass {
 								d := math.Abs(float64(a.Mass[at*3+s]) - mass[s])
 								worst = max(worst, d)
@@ -132,6 +135,9 @@ func TestTrace(t *testing.T) {
 		near("q after rotation", byHead(qk.QRot), flat(exact.QRot[1]))
 		near("k before rotation", qk.KPre, flat(exact.KPre[1]))
 		near("k after rotation", qk.KRot, flat(exact.KRot[1]))
+		near("v", qk.V, flat(exact.V[1]))
+		near("z", qk.Z, slices.Concat(exact.HeadOut[1]...))
+		near("residual", qk.Residual, slices.Concat(exact.Hidden[1]...))
 		for what, o := range map[string]TraceOptions{
 			"row 60": {Logits: []int{3, 60}, Hidden: -1}, "row -1": {Attention: []int{-1}, Hidden: -1}, "row 61": {Hidden: 61}, "layer 3": {Hidden: -1, QK: []int{3}},
 		} {

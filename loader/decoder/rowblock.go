@@ -55,8 +55,8 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	} else {
 		z = c.weigh(pp, pv)
 	}
-	z = c.ungroupHeads(Add(z, c.weigh(pt, tv)))
-	return []*Node{c.mlp(c.output(x, z, pos, edits, w), w), tk, tv}
+	z = edits.headGain(c.ungroupHeads(Add(z, c.weigh(pt, tv))), pos)
+	return []*Node{c.mlp(c.output(x, z, w), w), tk, tv}
 }
 
 // sharedScores scores q [B, KV, G, R, D] of many conditions against one prompt's k [1, KV, Tp, D] as one product a KV head.

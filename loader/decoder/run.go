@@ -3,6 +3,7 @@ package decoder
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // job is one prompt under one condition on its way to a reply.
@@ -24,8 +25,8 @@ type job struct {
 //
 // What conditions of a prompt have in common is computed once: layers below the first edited one (the shared trunk), and, for
 // edits that start at a later row, all rows before it (the kept cache). Scores of whole passes, and every greedy token, depend on the
-// shapes that o fixes and not on what else is asked. What does: rows over a kept cache are computed in batches that the number of
-// such conditions sizes; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come from programs of eight
+// shapes that o fixes and not on what else is asked. What does: an answer that is alone is decoded alone; rows over a kept cache are
+// computed in batches that the number of such conditions sizes; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come from programs of eight
 // rows instead of one; and a batch mate's draft moves the slots that later tokens take. All move numbers within the bound between
 // shapes, and the same question gives the same bits again.
 func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit func(prompt, cond int, r *Reply) error) error {
@@ -43,11 +44,13 @@ func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 			jobs[i] = append(jobs[i], &job{prompt: i, cond: j, p: p, c: rc, reply: &Reply{}})
 		}
 	}
-	var wait waiting
+	wait := waiting{decode: m.decodeBatch}
 	defer wait.free()
+	decoys := waiting{decode: m.decoyBatch}
+	defer decoys.free()
 	next := 0 // first prompt whose replies have not been handed on
 	for _, chunk := range m.chunks(prompts, jobs, conds, &o) {
-		if err := m.runChunk(ctx, chunk, conds, &wait, &o); err != nil {
+		if err := m.runChunk(ctx, chunk, conds, &queues{&wait, &decoys}, &o); err != nil {
 			return err
 		}
 		for ; next < len(jobs) && finished(jobs[next]); next++ {
@@ -56,8 +59,10 @@ func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 			}
 		}
 	}
-	if err := wait.decode(ctx, m, 1, &o); err != nil {
-		return err
+	for _, w := range []*waiting{&decoys, &wait} {
+		if err := w.run(ctx, m, 1, &o); err != nil {
+			return err
+		}
 	}
 	for ; next < len(jobs); next++ {
 		if err := handOn(jobs[next], conds, emit); err != nil {
@@ -70,7 +75,7 @@ func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 // finished tells whether all replies to a prompt are complete.
 func finished(js []*job) bool {
 	for _, j := range js {
-		if j.alias == nil && !j.greedy.done {
+		if j.alias == nil && (!j.greedy.done || len(j.reply.Decoy) < len(j.p.Decoy)) {
 			return false
 		}
 	}
@@ -136,8 +141,11 @@ func (m *Model) cacheBytes(t int) int64 {
 	return 2 * int64(m.Spec.Layers) * int64(m.cfg.kv*t*m.cfg.headDim) * int64(m.cfg.dtype.Size())
 }
 
-// runChunk computes all jobs of a few groups but for the greedy answers that wait for a full batch.
-func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition, wait *waiting, o *AskOptions) error {
+// queues hold what waits for a full batch: greedy answers, and decoys to be scored.
+type queues struct{ answers, decoys *waiting }
+
+// runChunk computes all jobs of a few groups but for what waits for a full batch.
+func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition, q *queues, o *AskOptions) error {
 	var units []*unit
 	defer func() {
 		for _, u := range units {
@@ -159,6 +167,10 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 			return err
 		}
 	}
+	q.decoys.add(unscoredDecoys(chunk))
+	if err := q.decoys.runFull(ctx, m, o); err != nil {
+		return err
+	}
 	plain, edited, cached := sortJobs(chunk)
 	if len(edited) > 0 || cached {
 		// The plain answers are the drafts of the others.
@@ -171,13 +183,13 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 	for _, g := range chunk {
 		for _, js := range g.jobs {
 			setDrafts(g, js)
-			if err := m.runCached(ctx, js, wait, o); err != nil {
+			if err := m.runCached(ctx, js, q.answers, o); err != nil {
 				return err
 			}
 		}
 	}
-	wait.add(edited)
-	return wait.decodeFull(ctx, m, o)
+	q.answers.add(edited)
+	return q.answers.runFull(ctx, m, o)
 }
 
 // sortJobs lists the jobs whose greedy answer goes on over a whole pass's cache, of the plain run and of edited ones, and tells
@@ -224,7 +236,7 @@ func (m *Model) plan(g *group, conds []Condition, o *AskOptions) {
 	}
 	add := func() *unit {
 		u := m.newUnit(g, o.Batch)
-		u.keepKV = o.MaxNew > 0
+		u.keepKV = o.MaxNew > 0 || g.hasDecoys()
 		if probing {
 			m.addProbe(u, g)
 		}
@@ -279,6 +291,10 @@ func (m *Model) wholeConditions(g *group, conds []Condition) (whole []bool, base
 		return whole, true, last
 	}
 	return whole, base, stop
+}
+
+func (g *group) hasDecoys() bool {
+	return slices.ContainsFunc(g.jobs, func(js []*job) bool { return len(js[0].p.Decoy) > 0 })
 }
 
 // firstLayer is the first layer that condition k edits for any prompt of the group.

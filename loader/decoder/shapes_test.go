@@ -31,7 +31,7 @@ func TestBuckets(t *testing.T) {
 	if want := 8 + 7*8; len(distinct) != want {
 		t.Errorf("buckets up to 131072: got %d, want %d", len(distinct), want)
 	}
-	for n, want := range map[int]int{1: 1, 2: 8, 8: 8, 9: 32, 32: 32, 33: 64, 64: 64} {
+	for n, want := range map[int]int{1: 1, 2: 8, 8: 8, 9: 24, 24: 24, 25: 32, 32: 32, 33: 48, 49: 64, 64: 64} {
 		if got := rowBucket(n); got != want {
 			t.Errorf("rowBucket(%d): got %d, want %d", n, got, want)
 		}

@@ -11,7 +11,7 @@ type TraceOptions struct {
 	Logits    []int // rows whose logits are wanted
 	Attention []int // rows whose attention weights are wanted, in every layer
 	Hidden    int   // row whose residual after each layer is wanted; -1 = none
-	QK        []int // layers whose queries and keys are wanted
+	QK        []int // layers whose queries, keys, values, head outputs and residual are wanted
 }
 
 // Trace is what a forward pass over one sequence of T tokens computed, on the host.
@@ -23,10 +23,13 @@ type Trace struct {
 	QK        map[int]QueryKey // by layer
 }
 
-// QueryKey holds one layer's queries and keys around the rotation.
+// QueryKey holds one layer's queries and keys around the rotation, and what comes of them.
 type QueryKey struct {
 	QPre, QRot []float32 // [T, heads, headDim]
 	KPre, KRot []float32 // [kvHeads, T, headDim]
+	V          []float32 // [kvHeads, T, headDim]
+	Z          []float32 // [T, heads, headDim]: head outputs after their edits, what the output projection reads
+	Residual   []float32 // [T, hidden]: after the layer
 }
 
 // Trace runs one whole sequence, p.IDs and then p.Answer, under the given edits and returns what o asks for. Scopes count from p as
@@ -106,10 +109,14 @@ func (m *Model) readTrace(u *unit, o TraceOptions, t int) (*Trace, error) {
 		if err != nil {
 			return nil, err
 		}
-		w, d := m.cfg.heads*m.cfg.headDim, m.cfg.headDim
+		v, err := floatsOf(u.kv[l].v)
+		if err != nil {
+			return nil, err
+		}
+		w, d, tap := m.cfg.heads*m.cfg.headDim, m.cfg.headDim, u.tapped[l]
 		tr.QK[l] = QueryKey{
-			QPre: u.tapped[l][0][:t*w], QRot: u.tapped[l][1][:t*w],
-			KPre: cutRows(k, u.t*d, t*d), KRot: cutRows(u.tapped[l][2], u.t*d, t*d),
+			QPre: tap.q[:t*w], QRot: tap.qRot[:t*w], Z: tap.z[:t*w], Residual: tap.residual[:t*m.Spec.Hidden],
+			KPre: cutRows(k, u.t*d, t*d), KRot: cutRows(tap.kRot, u.t*d, t*d), V: cutRows(v, u.t*d, t*d),
 		}
 	}
 	return tr, nil

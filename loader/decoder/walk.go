@@ -36,7 +36,7 @@ type unit struct {
 	kv     []kvPair        // by layer, own layers only
 	probed []probeOutput   // by layer
 	hidden [][]float32     // by layer, [B * hidden]
-	tapped map[int][3][]float32
+	tapped map[int]tapOutput
 }
 
 // probeInputs asks for attention rows.
@@ -53,8 +53,12 @@ type probeInputs struct {
 type probeOutput struct {
 	argmax    []int32   // [B, H, P]
 	gap, mass []float32 // [B, H, P], [B, H, P, S]
+	write     []float32 // [B, H, P]
 	rows      []float32 // [B, H, P, T]
 }
+
+// tapOutput is what one layer's taps returned, flat as the program has it, and the residual after the layer [B, T, hidden].
+type tapOutput struct{ q, qRot, kRot, z, residual []float32 }
 
 func (u *unit) b() int { return len(u.ids) }
 
@@ -273,7 +277,7 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 	switch variant.probe {
 	case probeStats:
 		if !u.readProbe {
-			rest = rest[3:]
+			rest = rest[4:]
 			break
 		}
 		var p probeOutput
@@ -286,8 +290,11 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		if p.mass, err = floatsOf(rest[2]); err != nil {
 			return err
 		}
+		if p.write, err = floatsOf(rest[3]); err != nil {
+			return err
+		}
 		u.probed[l] = p
-		rest = rest[3:]
+		rest = rest[4:]
 	case probeRows:
 		if u.probed[l].rows, err = floatsOf(rest[0]); err != nil {
 			return err
@@ -295,14 +302,17 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		rest = rest[1:]
 	}
 	if variant.taps {
-		var t [3][]float32
-		for i := range t {
-			if t[i], err = floatsOf(rest[i]); err != nil {
+		var t tapOutput
+		for i, to := range []*[]float32{&t.q, &t.qRot, &t.kRot, &t.z} {
+			if *to, err = floatsOf(rest[i]); err != nil {
 				return err
 			}
 		}
+		if t.residual, err = floatsOf(u.x); err != nil {
+			return err
+		}
 		if u.tapped == nil {
-			u.tapped = map[int][3][]float32{}
+			u.tapped = map[int]tapOutput{}
 		}
 		u.tapped[l] = t
 	}

@@ -23,6 +23,8 @@ type Trace struct {
 	Hidden    [][][]float64   // [layer][T][hidden], output of each layer, before the final norm
 	Attention [][][][]float64 // [layer][head][query row][key up to the query's], sums to 1
 	HeadOut   [][][]float64   // [layer][T][heads*headDim], after the gain, before the output projection
+	Write     [][][]float64   // [layer][T][head], norm of what the head's part of HeadOut adds to the residual
+	V         [][][][]float64 // [layer][kvHead][T][headDim]
 	QPre      [][][][]float64 // [layer][head][T][headDim], after bias and gain, before rotation
 	KPre      [][][][]float64 // [layer][kvHead][T][headDim], after bias, before rotation
 	QRot      [][][][]float64 // QPre after rotation
@@ -73,6 +75,7 @@ func (r *Reference) Forward(ids []int32, gains Gains) (*Trace, error) {
 			return nil, err
 		}
 		z := r.attention(l, rmsNorm(x, w.inputNorm, s.NormEps), w, gains, out)
+		out.Write = append(out.Write, writeNorms(z, w.o, s.HeadDim))
 		x = addRows(x, linear(z, w.o))
 		x = addRows(x, mlp(rmsNorm(x, w.postNorm, s.NormEps), w))
 		out.HeadOut, out.Hidden = append(out.HeadOut, z), append(out.Hidden, x)
@@ -115,8 +118,24 @@ func (r *Reference) attention(l int, x [][]float64, w *layer, gains Gains, out *
 		}
 	}
 	out.QPre, out.KPre, out.QRot, out.KRot = append(out.QPre, qPre), append(out.KPre, kPre), append(out.QRot, q), append(out.KRot, k)
-	out.Attention = append(out.Attention, rows)
+	out.Attention, out.V = append(out.Attention, rows), append(out.V, v)
 	return z
+}
+
+// writeNorms returns, by row of z, each head's share of the projection alone, without bias, as a Euclidean norm.
+func writeNorms(z [][]float64, o projection, headDim int) [][]float64 {
+	out := make([][]float64, len(z))
+	for t, row := range z {
+		for from := 0; from < len(row); from += headDim {
+			sum := 0.0
+			for _, w := range o.weight {
+				y := dot(row[from:from+headDim], w[from:from+headDim])
+				sum += y * y
+			}
+			out[t] = append(out[t], math.Sqrt(sum))
+		}
+	}
+	return out
 }
 
 // causalRow returns softmax(q·k / sqrt(headDim)) over the keys given, which are those the query may see.

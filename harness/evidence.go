@@ -1,0 +1,357 @@
+package harness
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headscope/headscope/heads"
+)
+
+// Shape is what the aggregates need to know of a model.
+type Shape struct {
+	Layers  int `json:"layers"`
+	Heads   int `json:"heads"`
+	KVHeads int `json:"kv_heads"`
+}
+
+// evidence is all that a result's numbers are computed from: a plan, its prompts, and trials. No model, no tokenizer, no clock.
+type evidence struct {
+	plan  *Plan
+	shape Shape
+
+	tests, detects []PromptRecord // with a needle; the same in an in-sample study
+	variants       []PromptRecord // without one
+	trials         map[string][]Trial
+
+	found  *Detection // cached
+	chosen *target
+}
+
+// newEvidence sorts the prompts of a run.
+func newEvidence(p *Plan, s Shape, records []PromptRecord) *evidence {
+	e := &evidence{plan: p, shape: s, trials: map[string][]Trial{}}
+	for i := range records {
+		switch r := records[i]; {
+		case r.Variant != "" && r.Set == setTest:
+			e.variants = append(e.variants, r)
+		case r.Variant != "":
+		case r.Set == setDetect:
+			e.detects = append(e.detects, r)
+		default:
+			e.tests = append(e.tests, r)
+		}
+	}
+	if p.DetectPrompts == nil {
+		e.detects = e.tests
+	}
+	return e
+}
+
+// sharesBaseline tells whether the detect stage's trials are the unmodified model's on the tested prompts.
+func (p *Plan) sharesBaseline() bool {
+	return p.Detect != nil && p.DetectPrompts == nil && len(p.Detect.Edits) == 0
+}
+
+// detection is what the detect stage found; nil where there was none.
+func (e *evidence) detection() (*Detection, error) {
+	if e.plan.Detect == nil || e.found != nil {
+		return e.found, nil
+	}
+	d, err := detect(e)
+	e.found = d
+	return d, err
+}
+
+// target is what the knockout stage switches off and compares with.
+func (e *evidence) target() (*target, error) {
+	if e.chosen != nil {
+		return e.chosen, nil
+	}
+	d, err := e.detection()
+	if err != nil {
+		return nil, err
+	}
+	e.chosen, err = chooseTarget(e.plan, e.shape, d)
+	return e.chosen, err
+}
+
+// detectCondition is the condition of the detect stage.
+func (p *Plan) detectCondition() condition {
+	name := baseline
+	if len(p.Detect.Edits) > 0 {
+		name = "edited"
+	}
+	return condition{name: name, edits: p.Detect.Edits, probe: true}
+}
+
+// conditions lists those of the knockout stage, the unmodified model first unless the detect stage has asked it already.
+func (e *evidence) conditions() ([]condition, error) {
+	t, err := e.target()
+	if err != nil {
+		return nil, err
+	}
+	conds := knockoutConditions(e.plan, t)
+	if !e.plan.sharesBaseline() {
+		conds = append([]condition{{name: baseline}}, conds...)
+	}
+	return conds, nil
+}
+
+// baseline is the unmodified model's trials on the tested prompts; nil where none were asked for.
+func (e *evidence) baseline(sorted map[string][]Trial) []Trial {
+	if e.plan.sharesBaseline() {
+		return e.trials[StageDetect]
+	}
+	return sorted[baseline]
+}
+
+// fill computes a result's numbers.
+func (e *evidence) fill(res *Result) error {
+	stats := &e.plan.Statistics
+	if d, err := e.detection(); err != nil {
+		return err
+	} else if d != nil {
+		argmax, _ := d.Score("argmax_last")
+		res.Detection, res.Heads, res.Scores = d, d.Heads, &argmax
+		c := e.plan.detectCondition()
+		res.take(e.trials[StageRepeat])
+		res.take(e.trials[StageDetect])
+		sum := summarise(stats, &c, StageDetect, e.trials[StageDetect], nil)
+		res.Conditions = append(res.Conditions, sum)
+		if c.name == baseline {
+			res.Metrics = &sum.Metrics
+		}
+	}
+	sorted := map[string][]Trial{}
+	if e.plan.Knockout != nil {
+		conds, err := e.conditions()
+		if err != nil {
+			return err
+		}
+		sorted = e.knockout(res, conds)
+	}
+	res.Grid, res.Templates = grid(stats, e.tests, e.baseline(sorted))
+	res.Variants = e.variantResults()
+	res.take(e.trials[StageVariants])
+	if ex := e.trials[StageExample]; len(ex) > 0 {
+		res.Example = ex[0].Example
+	}
+	return nil
+}
+
+// knockout fills in the knockout stage and returns its trials by condition.
+func (e *evidence) knockout(res *Result, conds []condition) map[string][]Trial {
+	if res.Detection != nil {
+		inSample := e.plan.DetectPrompts == nil || sharedRecords(e.detects, e.tests)
+		res.InSample = &inSample
+	}
+	if e.plan.Knockout.Heads != nil {
+		res.Heads = e.plan.Knockout.Heads.Only(e.chosen.heads)
+	}
+	res.Controls = e.chosen.controls
+	res.take(e.trials[StageKnockout])
+	sorted := byCondition(e.trials[StageKnockout], conds)
+	base := e.baseline(sorted)
+	for i := range conds {
+		c := &conds[i]
+		if c.name == baseline {
+			sum := summarise(&e.plan.Statistics, c, StageKnockout, base, nil)
+			res.Conditions, res.Metrics = append(res.Conditions, sum), &sum.Metrics
+			continue
+		}
+		res.Conditions = append(res.Conditions, summarise(&e.plan.Statistics, c, StageKnockout, sorted[c.name], base))
+	}
+	res.Effects = effects(e.plan, res.Conditions, e.chosen.controls)
+	return sorted
+}
+
+// take counts trials and lists the failed ones.
+func (r *Result) take(trials []Trial) {
+	for i := range trials {
+		t := &trials[i]
+		r.N.add(t)
+		if t.Outcome == Failed {
+			r.Failures = append(r.Failures, PromptFailure{t.Prompt + " under " + t.Condition, t.Error})
+		}
+	}
+}
+
+// GridCell is the unmodified model on the prompts of one template with the needle at one depth.
+type GridCell struct {
+	Template   string `json:"template"`
+	Depth      Number `json:"depth"`
+	Tokens     int    `json:"tokens"` // mean length
+	N          Counts `json:"n"`
+	Recall     Metric `json:"recall"`
+	SumLogProb Metric `json:"sum_logprob"`
+	Margin     Metric `json:"margin"`
+}
+
+// TemplateResult is the unmodified model on one template.
+type TemplateResult struct {
+	Template   string `json:"template"`
+	N          Counts `json:"n"`
+	Recall     Metric `json:"recall"`
+	SumLogProb Metric `json:"sum_logprob"`
+	Margin     Metric `json:"margin"`
+	Place      string `json:"place"` // ceiling, floor or between: recall above 0.95, below 0.2, or neither
+}
+
+// Bounds of base recall between which a drop can be seen in recall itself.
+const (
+	floorRecall   = 0.2
+	ceilingRecall = 0.95
+)
+
+func place(recall Metric) string {
+	switch v := float64(recall.Value); {
+	case v > ceilingRecall:
+		return "ceiling"
+	case v < floorRecall:
+		return "floor"
+	case math.IsNaN(v):
+		return ""
+	}
+	return "between"
+}
+
+// grid sorts the unmodified model's trials by template and depth; nothing where no prompt names either.
+func grid(s *PlanStats, prompts []PromptRecord, base []Trial) ([]GridCell, []TemplateResult) {
+	type key struct {
+		template string
+		depth    Number
+	}
+	cells, templates := map[key][]int{}, map[string][]int{}
+	var order []key
+	var names []string
+	for i, p := range prompts {
+		if i >= len(base) || p.Template == "" && p.Depth != p.Depth {
+			continue
+		}
+		k := key{p.Template, p.Depth}
+		if k.depth != k.depth {
+			k.depth = -1 // NaN is no key
+		}
+		if cells[k] == nil {
+			order = append(order, k)
+		}
+		if templates[k.template] == nil {
+			names = append(names, k.template)
+		}
+		cells[k], templates[k.template] = append(cells[k], i), append(templates[k.template], i)
+	}
+	var out []GridCell
+	for _, k := range order {
+		c := GridCell{Template: k.template, Depth: k.depth}
+		if k.depth < 0 {
+			c.Depth = nan
+		}
+		var trials []Trial
+		for _, i := range cells[k] {
+			trials = append(trials, base[i])
+			c.Tokens += len(prompts[i].IDs)
+		}
+		c.Tokens /= len(trials)
+		sum := summarise(s, &condition{name: baseline}, "", trials, nil)
+		c.N, c.Recall, c.SumLogProb, c.Margin = sum.N, sum.Metrics.Recall, sum.Metrics.SumLogProb, sum.Metrics.Margin
+		out = append(out, c)
+	}
+	var byTemplate []TemplateResult
+	for _, name := range names {
+		var trials []Trial
+		for _, i := range templates[name] {
+			trials = append(trials, base[i])
+		}
+		sum := summarise(s, &condition{name: baseline}, "", trials, nil)
+		byTemplate = append(byTemplate, TemplateResult{name, sum.N, sum.Metrics.Recall, sum.Metrics.SumLogProb, sum.Metrics.Margin, place(sum.Metrics.Recall)})
+	}
+	return out, byTemplate
+}
+
+// VariantResult is the unmodified model where the needle is missing.
+type VariantResult struct {
+	Variant    string `json:"variant"`
+	N          Counts `json:"n"`
+	Recall     Metric `json:"recall"`
+	SumLogProb Metric `json:"sum_logprob"`
+	Margin     Metric `json:"margin"`
+}
+
+func (e *evidence) variantResults() []VariantResult {
+	var out []VariantResult
+	for _, name := range []string{VariantAbsent, VariantDecoyOnly} {
+		var trials []Trial
+		for i, t := range e.trials[StageVariants] {
+			if e.variants[i].Variant == name {
+				trials = append(trials, t)
+			}
+		}
+		if len(trials) == 0 {
+			continue
+		}
+		sum := summarise(&e.plan.Statistics, &condition{name: baseline}, "", trials, nil)
+		out = append(out, VariantResult{name, sum.N, sum.Metrics.Recall, sum.Metrics.SumLogProb, sum.Metrics.Margin})
+	}
+	return out
+}
+
+// check tells whether every stage holds the trials of its prompts and conditions.
+func (e *evidence) check() error {
+	expect := func(stage string, prompts []PromptRecord, conds []condition) error {
+		got := e.trials[stage]
+		if len(got) != len(prompts)*len(conds) {
+			return fmt.Errorf("stage %s: %d trials, want %d", stage, len(got), len(prompts)*len(conds))
+		}
+		for i, t := range got {
+			p, c := prompts[i/len(conds)].ID, conds[i%len(conds)].name
+			if t.Prompt != p || t.Condition != c {
+				return fmt.Errorf("stage %s: trial %d is %s under %s, want %s under %s", stage, i, t.Prompt, t.Condition, p, c)
+			}
+		}
+		return nil
+	}
+	if e.plan.Detect != nil {
+		if err := expect(StageDetect, e.detects, []condition{e.plan.detectCondition()}); err != nil {
+			return err
+		}
+	}
+	if e.plan.Knockout != nil {
+		conds, err := e.conditions()
+		if err != nil {
+			return err
+		}
+		if err := expect(StageKnockout, e.tests, conds); err != nil {
+			return err
+		}
+	}
+	return expect(StageVariants, e.variants, []condition{{name: baseline}})
+}
+
+// Cut is a head at the threshold, with the interval that its score has.
+type Cut struct {
+	Head  [2]int `json:"head"`
+	Score Number `json:"score"`
+	Low   Number `json:"low"` // Wilson 0.95
+	High  Number `json:"high"`
+	Class string `json:"class"` // sure: the whole interval reaches the threshold; likely: the score does; near: one hit short of it
+}
+
+// Classes of heads around the threshold.
+const (
+	cutSure   = "sure"
+	cutLikely = "likely"
+	cutNear   = "near"
+)
+
+// sets returns the heads that are sure, and the detected ones with those that are near.
+func (d *Detection) sets() (sure, wide heads.Set) {
+	var s, w []headOf
+	for _, c := range d.Cuts {
+		h := headOf{Layer: c.Head[0], Index: c.Head[1]}
+		if c.Class == cutSure {
+			s = append(s, h)
+		}
+		w = append(w, h)
+	}
+	return heads.NewSet(s...), heads.NewSet(w...)
+}
