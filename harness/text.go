@@ -64,34 +64,27 @@ type TextRequest struct {
 	Checkpoint *loader.Checkpoint
 	Model      *decoder.Model
 	Text       string
-	NoSpecial  bool // leave out what the tokenizer adds by default
+	NoSpecial  bool     // leave out what the tokenizer adds by default
+	Passage    *Passage // in place of Text
 	Edits      []decoder.Edit
 }
 
-// prompt tokenises the text and checks that it fits. A text has no question span.
+// prompt tokenises the text and checks that it fits with maxNew more tokens, and that the edits make sense for it.
 func (r *TextRequest) prompt(maxNew int) (*decoder.Prompt, error) {
-	tok := r.Checkpoint.Tokenizer
-	if tok == nil {
-		return nil, errNoTokenizer()
+	p := r.Passage
+	if p == nil {
+		var err error
+		if p, err = NewPassage(r.Checkpoint, &PassageRequest{Text: r.Text, NoSpecial: r.NoSpecial}); err != nil {
+			return nil, err
+		}
 	}
-	enc, err := tok.Encode(r.Text, tokenizer.Options{AddSpecial: !r.NoSpecial})
-	if err != nil {
+	if err := p.checkEdits(&r.Checkpoint.Spec, r.Edits); err != nil {
 		return nil, err
 	}
-	if len(enc.IDs) == 0 {
-		return nil, usagef("give at least one token of text", "the text is empty")
-	}
-	if err := checkEdits(&r.Checkpoint.Spec, r.Edits); err != nil {
+	if err := (&Prompt{IDs: p.IDs, Answer: p.Answer}).fits(&r.Checkpoint.Spec, maxNew); err != nil {
 		return nil, err
 	}
-	p := &Prompt{IDs: enc.IDs}
-	if err := p.fits(&r.Checkpoint.Spec, maxNew); err != nil {
-		return nil, err
-	}
-	if err := checkRows(r.Edits, len(enc.IDs), 0); err != nil {
-		return nil, err
-	}
-	return &decoder.Prompt{IDs: enc.IDs}, nil
+	return p.ask(), nil
 }
 
 // NextTokens returns the k most likely next tokens.
