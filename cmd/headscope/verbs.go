@@ -10,6 +10,7 @@ import (
 func verbs() []*verb {
 	return []*verb{
 		studyVerb(), detectVerb(), knockoutVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
+		dumpVerb(), showVerb(), serveVerb(),
 		inspectVerb(), verifyVerb(), importVerb(), doctorVerb(), versionVerb(),
 	}
 }
