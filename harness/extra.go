@@ -13,7 +13,7 @@ import (
 // repeated runs the repeated random sequences, or takes them from the trials file.
 func (r *runner) repeated(ctx context.Context) ([]Trial, error) {
 	rep := r.plan.Detect.Repeat
-	if rep == nil {
+	if rep == nil || !r.o.Shard.has(0) {
 		return nil, nil
 	}
 	id := unitID{StageRepeat, 0}

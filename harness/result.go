@@ -22,6 +22,8 @@ type Result struct {
 	Plan    *Plan    `json:"plan"`
 	Key     string   `json:"key"`
 
+	TrialsSHA256 string `json:"trials_sha256,omitempty"` // of the trials file that the numbers were computed from
+
 	Model    ModelInfo  `json:"model"`
 	Prompts  PromptInfo `json:"prompts"`
 	InSample *bool      `json:"in_sample,omitempty"` // heads were detected on prompts that they are tested on
@@ -196,8 +198,8 @@ func collect(o *Options, p *Plan, key string) *Result {
 			o.Checkpoint.Ref, o.Checkpoint.Revision, s.Family, s.Layers, s.Heads, s.KVHeads, s.HeadDim,
 			p.Model.ConfigSHA256, p.Model.TokenizerSHA256, p.Model.WeightsSHA256,
 		},
-		Environment: CurrentEnvironment(o.Model.Backend()),
-		Heads:       heads.Ranking{}, Failures: []PromptFailure{}, Conditions: []ConditionResult{},
+		Environment: CurrentEnvironment(o.Model.Backend()), Refused: o.Refused,
+		Heads: heads.Ranking{}, Failures: []PromptFailure{}, Conditions: []ConditionResult{},
 	}
 }
 
@@ -233,16 +235,28 @@ func (m ModelInfo) String() string {
 func (r *Result) Failed() bool { return r.N.Failed > 0 }
 
 func promptInfo(o *Options, prompts []PromptRecord) PromptInfo {
-	info := PromptInfo{Source: o.Prompts.Source, N: len(prompts), Shortest: math.MaxInt}
+	info := PromptInfo{Source: o.Prompts.Source}
 	if o.DetectPrompts != nil {
 		info.DetectSource = o.DetectPrompts.Source
 	}
 	if o.Prompts.Total > len(prompts) {
 		info.Limit = len(prompts)
 	}
+	info.measure(prompts)
+	return info
+}
+
+// measure counts the prompts and their tokens.
+func (p *PromptInfo) measure(prompts []PromptRecord) {
+	p.N, p.Shortest, p.Longest = len(prompts), math.MaxInt, 0
 	for i := range prompts {
 		n := len(prompts[i].IDs)
-		info.Shortest, info.Longest = min(info.Shortest, n), max(info.Longest, n)
+		p.Shortest, p.Longest = min(p.Shortest, n), max(p.Longest, n)
 	}
-	return info
+	if len(prompts) == 0 {
+		p.Shortest = 0
+	}
+	if p.Limit > 0 {
+		p.Limit = len(prompts)
+	}
 }

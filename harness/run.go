@@ -23,7 +23,8 @@ type Options struct {
 	Model      *decoder.Model
 
 	Prompts       *PromptFile
-	DetectPrompts *PromptFile // nil: detect on Prompts, and say so
+	DetectPrompts *PromptFile     // nil: detect on Prompts, and say so
+	Refused       []PromptFailure // prompts that could not be made, for the record
 
 	Edits      []decoder.Edit  // in force while detecting
 	Threshold  float64         // argmax_last of a retrieval head, inclusive
@@ -45,6 +46,7 @@ type Options struct {
 	Example     bool    // record what the best heads look at in the first prompt
 
 	Out     string // folder of the results; empty: nothing is written
+	Shard   Shard  // compute only this part; RunShard's business
 	Command []string
 	Events  func(Event) // may be nil
 }
@@ -104,6 +106,9 @@ func (o *Options) check() error {
 		return err
 	}
 	if err := checkEdits(s, o.Edits); err != nil {
+		return err
+	}
+	if err := o.checkShard(); err != nil {
 		return err
 	}
 	return o.checkNames()
@@ -167,11 +172,14 @@ type stage struct {
 // run computes the stage's trials, or takes them from the trials file, in the order prompt by prompt.
 func (r *runner) run(ctx context.Context, s stage) ([]Trial, error) {
 	var all []Trial
-	ev := Event{Stage: s.name, Total: len(s.prompts) * len(s.conds)}
 	size := r.plan.Run.Unit
+	ev := Event{Stage: s.name, Total: r.o.Shard.size(len(s.prompts), size) * len(s.conds)}
 	for from := 0; from < len(s.prompts); from += size {
 		prompts := s.prompts[from:min(from+size, len(s.prompts))]
 		id := unitID{s.name, from / size}
+		if !r.o.Shard.has(id.unit) {
+			continue
+		}
 		trials, err := r.stored(id, s.conds, prompts)
 		if err != nil {
 			return nil, err

@@ -124,21 +124,35 @@ func (s *Study) Cost() Cost {
 // knocksOut tells whether there are heads to switch off, or may be; else the knockout stage asks the named conditions alone.
 func (s *Study) knocksOut() bool { return s.Plan.Detect != nil || len(s.Plan.Knockout.Heads) > 0 }
 
-// Run carries the study out, going on from what its trials file holds, and writes the result.
-func (s *Study) Run(ctx context.Context) (res *Result, err error) {
+// open takes the run's trials file, where one is written, and sorts its prompts.
+func (s *Study) open() (*runner, *evidence, error) {
 	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace}
 	spec := &s.o.Checkpoint.Spec
 	shape := Shape{spec.Layers, spec.Heads, spec.KVHeads}
 	records := recordsOf(append(slices.Clone(s.prompts), s.variants...), s.detects, s.o.DetectPrompts == nil)
-	aggregate, trials := s.Plan.paths(s.o.Out, s.o.Checkpoint, s.Key)
-	if s.o.Out != "" {
-		head := trialsHeader{Schema: schemaVersion, Key: s.Key, Run: s.Plan.Run, Shape: shape, Plan: s.Plan}
-		if r.file, err = openTrials(trials, head, records); err != nil {
-			return nil, err
-		}
+	e := newEvidence(s.Plan, shape, records)
+	if s.o.Out == "" {
+		return r, e, nil
+	}
+	head := trialsHeader{Schema: schemaVersion, Key: s.Key, Shard: s.o.Shard.String(), Run: s.Plan.Run, Shape: shape, Plan: s.Plan}
+	if head.Shard != "" {
+		c := collect(s.o, s.Plan, s.Key)
+		head.Part = &shardInfo{c.Tool, c.Command, c.Model, promptInfo(s.o, e.tests), c.Refused, c.Environment}
+	}
+	var err error
+	r.file, err = openTrials(s.TrialsPath(), head, records)
+	return r, e, err
+}
+
+// Run carries the study out, going on from what its trials file holds, and writes the result.
+func (s *Study) Run(ctx context.Context) (res *Result, err error) {
+	r, e, err := s.open()
+	if err != nil {
+		return nil, err
+	}
+	if r.file != nil {
 		defer func() { err = errors.Join(err, r.file.close()) }()
 	}
-	e := newEvidence(s.Plan, shape, records)
 	if err := s.gather(ctx, r, e); err != nil {
 		return nil, err
 	}
@@ -147,10 +161,15 @@ func (s *Study) Run(ctx context.Context) (res *Result, err error) {
 	if err := e.fill(res); err != nil {
 		return nil, err
 	}
-	if s.o.Out != "" {
-		if err := res.write(aggregate, time.Since(s.start)); err != nil {
-			return nil, err
-		}
+	if r.file == nil {
+		return res, nil
+	}
+	if res.TrialsSHA256, err = r.file.sum(); err != nil {
+		return nil, err
+	}
+	aggregate, _ := s.Plan.paths(s.o.Out, s.o.Checkpoint, s.Key)
+	if err := res.write(aggregate, time.Since(s.start)); err != nil {
+		return nil, err
 	}
 	return res, nil
 }
@@ -205,8 +224,8 @@ func (s *Study) TrialsPath() string {
 	if s.o.Out == "" {
 		return ""
 	}
-	_, trials := s.Plan.paths(s.o.Out, s.o.Checkpoint, s.Key)
-	return trials
+	aggregate, _ := s.Plan.paths(s.o.Out, s.o.Checkpoint, s.Key)
+	return TrialsOf(strings.TrimSuffix(aggregate, ".json") + s.o.Shard.suffix() + ".json")
 }
 
 // Describe is the plan and its cost in a line or two.

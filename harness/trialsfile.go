@@ -1,12 +1,16 @@
 package harness
 
 import (
+	"bufio"
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -20,6 +24,8 @@ type trialsHeader struct {
 	Run    PlanRun `json:"run"`
 	Shape  Shape   `json:"shape"`
 	Plan   *Plan   `json:"plan"`
+
+	Part *shardInfo `json:"part,omitempty"` // of a shard
 }
 
 // trialsPrompts is the second line: what the aggregates have to know of the prompts.
@@ -32,13 +38,8 @@ type trialsPrompts struct {
 type trialsFile struct {
 	path string
 	f    *os.File
-	have map[unitID]*storedUnit
-}
-
-// storedUnit is a unit that was in the file when it was opened.
-type storedUnit struct {
-	start  int64 // offset of its first line
-	trials []Trial
+	have map[unitID]unitSpan // in the file when it was opened, and not decoded yet
+	end  int64               // where the last of them ends
 }
 
 type unitID struct {
@@ -67,7 +68,7 @@ func openTrials(path string, head trialsHeader, prompts []PromptRecord) (*trials
 	if err != nil {
 		return nil, folderError(err)
 	}
-	t := &trialsFile{path: path, f: f, have: map[unitID]*storedUnit{}}
+	t := &trialsFile{path: path, f: f, have: map[unitID]unitSpan{}}
 	if err := t.start(head, prompts); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -82,31 +83,54 @@ func (t *trialsFile) start(head trialsHeader, prompts []PromptRecord) error {
 	if err != nil {
 		return err
 	}
-	data := make([]byte, st.Size())
-	if _, err := io.ReadFull(t.f, data); err != nil {
+	br := bufio.NewReader(io.LimitReader(t.f, st.Size()))
+	first, err := wholeLine(br)
+	if err != nil {
 		return fmt.Errorf("%s: %w", t.path, err)
 	}
-	first, rest, _ := bytes.Cut(data, []byte("\n"))
-	second, rest, whole := bytes.Cut(rest, []byte("\n"))
-	if !whole {
-		lines := []any{head, trialsPrompts{prompts}}
-		want, err := t.encode(lines)
-		if err != nil {
-			return err
-		}
-		if !bytes.HasPrefix(want, data) {
-			return &HeaderMismatchError{t.path, "something else", "the trials of key " + head.Key}
-		}
-		if err := t.cut(0, st.Size()); err != nil {
-			return err
-		}
-		return t.append(lines)
+	second, err := wholeLine(br)
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.path, err)
+	}
+	if !bytes.HasSuffix(second, []byte("\n")) {
+		return t.startAnew(append(first, second...), head, prompts)
 	}
 	if err := t.checkHeader(first, head); err != nil {
 		return err
 	}
-	at := int64(len(first) + len(second) + 2)
-	return t.cut(at+t.readUnits(rest, at), st.Size())
+	s, err := scanUnits(t.path, br, int64(len(first)+len(second)), 3)
+	if err != nil {
+		return err
+	}
+	for _, u := range s.units {
+		t.have[u.id], t.end = u, u.end
+	}
+	return t.cut(s.end, st.Size())
+}
+
+// startAnew writes the two first lines. What the file holds may be a torn beginning of them, and nothing else.
+func (t *trialsFile) startAnew(have []byte, head trialsHeader, prompts []PromptRecord) error {
+	lines := []any{head, trialsPrompts{prompts}}
+	want, err := t.encode(lines)
+	if err != nil {
+		return err
+	}
+	if !bytes.HasPrefix(want, have) {
+		return &HeaderMismatchError{t.path, "something else", "the trials of key " + head.Key}
+	}
+	if err := t.cut(0, int64(len(have))); err != nil {
+		return err
+	}
+	return t.append(lines)
+}
+
+// wholeLine reads up to and with the next newline, or to the end.
+func wholeLine(br *bufio.Reader) ([]byte, error) {
+	line, err := br.ReadBytes('\n')
+	if err == io.EOF {
+		err = nil
+	}
+	return line, err
 }
 
 func (t *trialsFile) cut(end, size int64) error {
@@ -143,40 +167,26 @@ func (r PlanRun) String() string {
 	return fmt.Sprintf("%s on %s (%s), batch %d, decode batch %d, unit %d", r.DType, r.Device, r.Backend, r.Batch, r.DecodeBatch, r.Unit)
 }
 
-// readUnits collects the units and returns how many bytes of whole lines there are.
-func (t *trialsFile) readUnits(data []byte, from int64) int64 {
-	at := 0
-	for {
-		i := bytes.IndexByte(data[at:], '\n')
-		if i < 0 {
-			return int64(at)
-		}
-		var trial Trial
-		if json.Unmarshal(data[at:at+i], &trial) != nil {
-			return int64(at)
-		}
-		id := unitID{trial.Stage, trial.Unit}
-		if t.have[id] == nil {
-			t.have[id] = &storedUnit{start: from + int64(at)}
-		}
-		t.have[id].trials = append(t.have[id].trials, trial)
-		at += i + 1
-	}
-}
-
-// whole returns the trials of a unit if all of them are there. A unit that was cut short is cut off the file, with all behind it.
+// whole returns the trials of a unit if all of them are there. The last unit of the file may have been cut short: it is cut off.
 func (t *trialsFile) whole(id unitID, want int) ([]Trial, error) {
-	u := t.have[id]
-	if u == nil {
+	u, ok := t.have[id]
+	if !ok {
 		return nil, nil
 	}
-	if len(u.trials) == want {
-		return u.trials, nil
+	delete(t.have, id)
+	data := make([]byte, u.end-u.start)
+	if _, err := t.f.ReadAt(data, u.start); err != nil {
+		return nil, fmt.Errorf("%s: %w", t.path, err)
 	}
-	for k, v := range t.have {
-		if v.start >= u.start {
-			delete(t.have, k)
+	trials, err := decodeTrials(t.path, u, data)
+	if err == nil && len(trials) == want {
+		return trials, nil
+	}
+	if u.end != t.end {
+		if err == nil {
+			err = &DamagedError{t.path, fmt.Sprintf("%s: %d trials, want %d", id, len(trials), want)}
 		}
+		return nil, err
 	}
 	if err := t.f.Truncate(u.start); err != nil {
 		return nil, writeError(t.path, err)
@@ -222,6 +232,15 @@ func (t *trialsFile) append(lines []any) error {
 	return nil
 }
 
+// sum is the sha256 of the file.
+func (t *trialsFile) sum() (string, error) {
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(t.f, 0, math.MaxInt64)); err != nil {
+		return "", fmt.Errorf("%s: %w", t.path, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
 func (t *trialsFile) close() error { return t.f.Close() }
 
 func folderError(err error) error {
@@ -237,6 +256,9 @@ func writeError(path string, err error) error {
 	return &hintError{fmt.Errorf("%s: cannot write: %w", path, err),
 		"free some space, or write elsewhere with --out; the same command goes on from the last whole unit"}
 }
+
+// WriteFile writes a file whole or not at all.
+func WriteFile(path string, data []byte) error { return writeWhole(path, data) }
 
 // writeWhole writes a file under another name and renames it when all of it is on disk.
 func writeWhole(path string, data []byte) (err error) {
