@@ -55,6 +55,7 @@ var chatFormats = []chatFormat{
 	{
 		name:   "llama3",
 		has:    []string{"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
+		lacks:  []string{"think"},
 		tokens: []string{"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
 		write:  llama3,
 	},
@@ -62,13 +63,7 @@ var chatFormats = []chatFormat{
 		name:  "inst", // Llama 2, Mistral
 		has:   []string{"[INST]", "[/INST]"},
 		lacks: []string{"[SYSTEM_PROMPT]", "<|im_start|>"},
-		write: func(template string) (string, string, error) {
-			tail := "[/INST] "
-			if strings.Contains(template, " [/INST]") {
-				tail = " [/INST] "
-			}
-			return "[INST] ", tail, nil
-		},
+		write: inst,
 	},
 	{
 		name:   "gemma",
@@ -80,7 +75,7 @@ var chatFormats = []chatFormat{
 	},
 	{
 		name:  "olmo2", // OLMo 2, Tulu 3: the markers are plain text
-		has:   []string{"<|user|>+message[content]+<|assistant|>"},
+		has:   []string{"<|user|>+message[content]+}}", "<|assistant|>}}"},
 		lacks: []string{"<|end|>", "<|im_start|>", "[INST]"},
 		write: func(string) (string, string, error) {
 			return "<|user|>\n", "\n<|assistant|>\n", nil
@@ -140,12 +135,20 @@ func bareTemplate(s string) string {
 	return strings.NewReplacer(`\n`, "", " ", "", "\n", "", "\t", "", "\r", "", `"`, "", "'", "").Replace(s)
 }
 
-// The default system turn of SmolLM2 and Qwen2.5 stands in the template as one literal.
-var chatMLSystem = regexp.MustCompile(`<\|im_start\|>system(?:\\n|\n)([^<{}'"]+)<\|im_end\|>`)
+// The system turn of ChatML: what stands between its header and the next quote, end marker or brace.
+var chatMLSystem = regexp.MustCompile(`<\|im_start\|>system(?:\\n|\n)([^<{}'"]*)(<\|im_end\|>)?`)
 
+// chatML writes the default system turn of a template that has one as a literal (SmolLM2, Qwen2.5). A literal that does not end with its
+// turn is put together by code, which is not run here.
 func chatML(template string) (head, tail string, err error) {
-	if m := chatMLSystem.FindStringSubmatch(template); m != nil {
-		head = "<|im_start|>system\n" + m[1] + "<|im_end|>\n"
+	for _, m := range chatMLSystem.FindAllStringSubmatch(template, -1) {
+		switch {
+		case m[1] == "": // the user's own
+		case m[2] == "":
+			return "", "", fmt.Errorf("the default system turn is not one literal: %w", ErrChatFormat)
+		default:
+			head = "<|im_start|>system\n" + m[1] + "<|im_end|>\n"
+		}
 	}
 	head += "<|im_start|>user\n"
 	tail = "<|im_end|>\n<|im_start|>assistant\n"
@@ -168,4 +171,15 @@ func llama3(template string) (head, tail string, err error) {
 	}
 	head += "<|start_header_id|>user<|end_header_id|>\n\n"
 	return head, "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n", nil
+}
+
+// inst differs in its spaces: Llama 2 and Mistral 0.1 and 0.2 have them on all sides, Mistral 0.3 not before [/INST], Nemo nowhere.
+func inst(template string) (head, tail string, err error) {
+	switch {
+	case strings.Contains(template, " [/INST]"):
+		return "[INST] ", " [/INST] ", nil
+	case strings.Contains(template, "[INST] "):
+		return "[INST] ", "[/INST] ", nil
+	}
+	return "[INST]", "[/INST]", nil
 }

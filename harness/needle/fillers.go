@@ -15,18 +15,12 @@ type fillers struct {
 const longestFill = 160 // tokens
 
 func (r *realiser) fillersOf(s *Spec) (*fillers, error) {
-	key := fillerKey{s.haystack, s.Split}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := r.fillers[key]; f != nil {
+	if f := r.fillers[s.Split]; f != nil {
 		return f, nil
 	}
-	var list []string
-	if s.haystack != nil {
-		list = s.haystack.fillers(s.Split)
-	} else {
-		list = generatedFillers(s.Split)
-	}
+	list := generatedFillers(s.Split)
 	counts, err := r.countEach(list)
 	if err != nil {
 		return nil, err
@@ -51,7 +45,7 @@ func (r *realiser) fillersOf(s *Spec) (*fillers, error) {
 			}
 		}
 	}
-	r.fillers[key] = f
+	r.fillers[s.Split] = f
 	return f, nil
 }
 

@@ -88,6 +88,13 @@ func (r *realiser) fit(d *draft) (*page, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	have := 0
+	for _, c := range counts {
+		have += c
+	}
+	if have+r.o.Tolerance < room {
+		return nil, fmt.Sprintf("the haystack has %d tokens, want %d", have, room), nil
+	}
 	f, err := r.fillersOf(d.Spec)
 	if err != nil {
 		return nil, "", err

@@ -2,7 +2,6 @@ package needle
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -36,7 +35,8 @@ const (
 )
 
 // LoadHaystack reads a text file, or every .txt and .md file below a folder in the order of their paths, and cuts them into
-// sentences. One bit of its hash puts each sentence into one split for good.
+// sentences. One bit of its hash puts each sentence into one split for good. The last few tokens of a length are made up of short
+// generated sentences here, too.
 func LoadHaystack(path string) (*Haystack, error) {
 	files, err := haystackFiles(path)
 	if err != nil {
@@ -175,11 +175,4 @@ func (h *Haystack) sentences(rng *rand.Rand, split Split) iter.Seq[string] {
 			}
 		}
 	}
-}
-
-// fillers returns the shortest sentences, which make up the last few tokens of a length.
-func (h *Haystack) fillers(split Split) []string {
-	list := slices.Clone(h.split[split])
-	slices.SortFunc(list, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
-	return list[:min(len(list), 256)]
 }

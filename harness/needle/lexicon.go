@@ -28,7 +28,7 @@ There was {food} {where}, but {who} {then}.
 {who} walked from {building} to {building2} {because}.
 The road between {building} and {building2} was {quality} {when}.
 {who} {knew} that {weather} {when}.
-{whom} {knew} how to mend {thing}, yet {who} {then}.
+{whom} knew how to mend {thing}, yet {who} {then}.
 {music} drifted from {building} {when} while {animal} {moved} {where}.
 {who} learned {craft} from {whom} {long}.
 {craft2} took {who} {while} and {thing}.
@@ -89,7 +89,7 @@ the farmhands
 some tourists
 their landlord
 the night porter
-a passing cyclist's aunt
+a passing dentist
 the whole family
 an old friend
 the historian
@@ -97,7 +97,7 @@ the surveyor
 a dozen guests
 the gardeners
 the new tenants
-a patient listener
+a patient clerk
 the mountaineers' cook
 the local newspaper
 the orchestra's treasurer`,
@@ -153,7 +153,7 @@ an umbrella
 the garden hose
 a linen curtain
 a ladder
-a stack of plates
+a stack of saucers
 the sewing machine
 a bag of nails
 a porcelain teapot
@@ -385,7 +385,7 @@ argued
 written long letters
 been silent
 joked
-had mixed feelings
+held mixed feelings
 grumbled
 lectured
 dreamed
@@ -422,7 +422,7 @@ proved
 grew
 sounded
 was suddenly
-was once more
+was once again
 stayed`,
 	"quality": `
 important
@@ -475,7 +475,7 @@ pea soup
 warm milk`,
 	"food2": `
 buttered toast
-salted cod
+salted ham
 apple tart
 garlic
 peppermint tea
@@ -560,7 +560,7 @@ was lit by gas
 attracted artists
 was under scaffolding
 looked deserted
-belonged to two families
+housed two families
 stayed warm
 was run by volunteers`,
 	"knew": `
@@ -589,7 +589,7 @@ a folk tune
 an old ballad`,
 	"craft": `
 glass blowing
-to bind books
+to bind volumes
 the art of grafting
 cheese making
 to read the clouds
@@ -609,7 +609,7 @@ a good translation
 tuning the organ
 the first lesson
 thatching the roof
-the inventory of the attic
+the survey of the attic
 the search for the cat
 clearing the snow
 pruning`,

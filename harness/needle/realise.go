@@ -122,12 +122,7 @@ type realiser struct {
 	bos     int32 // -1 without one
 
 	mu      sync.Mutex
-	fillers map[fillerKey]*fillers
-}
-
-type fillerKey struct {
-	haystack *Haystack
-	split    Split
+	fillers map[Split]*fillers
 }
 
 func newRealiser(tok *tokenizer.Tokenizer, o RealiseOptions) (*realiser, error) {
@@ -148,7 +143,7 @@ func newRealiser(tok *tokenizer.Tokenizer, o RealiseOptions) (*realiser, error) 
 			return nil, fmt.Errorf("needle: variant %q: want one of %v", v, Variants())
 		}
 	}
-	r := &realiser{tok: tok, o: o, special: map[int32]bool{}, bos: -1, fillers: map[fillerKey]*fillers{}}
+	r := &realiser{tok: tok, o: o, special: map[int32]bool{}, bos: -1, fillers: map[Split]*fillers{}}
 	var err error
 	switch {
 	case o.Chat == Plain, (o.Chat == "" || o.Chat == Auto) && tok.ChatTemplate() == "":

@@ -93,12 +93,12 @@ var templates = []template{
 		forDet: "Dmitri Helga Farid Rosa Viktor Amaya Cedric Zofia Idris Noemi Ludwig Priya",
 		forTes: "Astrid Jorge Leila Magnus Petra Samir Wanda Emil Chiara Bogdan Hanna Tariq",
 		detect: []wording{
-			{"Before the boat left, {s} whispered {c} to a guard.", "Which code did the guard hear from {s}?", "The guard heard"},
-			{"In a hurry {s} scratched {c} on a slate and ran off.", "Which code was written down by {s}?", "The code was"},
+			{"Before the boat sailed, {s} whispered {c} to a guard.", "Which code did the guard hear from {s}?", "The guard heard"},
+			{"In a hurry {s} scratched {c} on a slate and ran off.", "Which code was jotted down by {s}?", "The code was"},
 		},
 		test: []wording{
 			{"On the back of a postcard {s} had pencilled {c} in haste.", "Which code comes from {s}?", "The code is"},
-			{"Only {c} remained legible after {s} dropped the envelope.", "What could be read on the paper that belonged to {s}?", "It said"},
+			{"Only {c} was legible after {s} dropped the envelope.", "Which code was on the paper of {s}?", "The paper had"},
 		},
 	},
 	{
@@ -119,12 +119,12 @@ var templates = []template{
 		forDet: "safe vault trunk strongbox cabinet coffer casket briefcase suitcase locker",
 		forTes: "chest hatbox drawer wardrobe cupboard satchel toolbox cashbox bureau lunchbox",
 		detect: []wording{
-			{"Turn the dial of the {s} to {c} and wait for the click.", "Which combination unlocks the {s}?", "The combination is"},
+			{"Rotate the dial of the {s} to {c} and listen for the click.", "Which combination unlocks the {s}?", "The combination is"},
 			{"The {s} snaps ajar once somebody types {c} twice.", "Which code must be entered to get into the {s}?", "The code to enter is"},
 		},
 		test: []wording{
-			{"Feed {c} to the lock and the {s} springs wide.", "Which sequence is needed for the {s}?", "The sequence needed is"},
-			{"Nothing moves the {s} except {c}, spelled slowly.", "Which string of characters frees the {s}?", "The string is"},
+			{"Feed {c} to the lock and the {s} swings wide.", "Which sequence does the {s} require?", "The required sequence is"},
+			{"Nothing moves the {s} except {c}, spelled aloud.", "Which string of characters frees the {s}?", "The string is"},
 		},
 	},
 	{
@@ -133,7 +133,7 @@ var templates = []template{
 		forTes: "violin flute trombone zither lute guitar saxophone harmonica viola cornet",
 		detect: []wording{
 			literal("The serial number of the {s} is", "What is the serial number of the {s}?"),
-			literal("The inventory number on the {s} reads", "What does the inventory number on the {s} read?"),
+			literal("The inventory number on the {s} is", "What is the inventory number on the {s}?"),
 		},
 		test: []wording{
 			literal("The catalogue number of the {s} is", "What is the catalogue number of the {s}?"),
@@ -146,10 +146,10 @@ var templates = []template{
 		forTes: "truck van coach trolleybus bulldozer caravan pickup moped snowplough convertible",
 		detect: []wording{
 			{"A witness remembered {c} from the rear plate of the {s}.", "How is the {s} registered?", "It is registered as"},
-			{"Mud covered all of the {s} but the letters {c} near the bumper.", "Which code identifies the {s}?", "The identifying code is"},
+			{"Mud caked all of the {s} but the marking {c} near the bumper.", "Which code identifies the {s}?", "The identifying code is"},
 		},
 		test: []wording{
-			{"The camera caught {c} as the {s} turned away.", "Which licence belongs to the {s}?", "The licence is"},
+			{"The camera caught {c} as the {s} sped away.", "Which licence belongs to the {s}?", "The licence is"},
 			{"Police traced {c} abroad and then found the {s} in a ditch.", "Which tag does the {s} carry?", "The tag is"},
 		},
 	},
@@ -172,11 +172,11 @@ var templates = []template{
 		forTes: "freighter whaler gondola kayak hovercraft lifeboat brigantine dredger galleon rowboat",
 		detect: []wording{
 			{"Radio operators reach the {s} by asking for {c} after dusk.", "Which call sign does the {s} answer to?", "The call sign is"},
-			{"Flags spelling {c} flew above the {s} for hours.", "Which signal did the {s} show?", "The signal was"},
+			{"Flags spelling {c} flew above the {s} for hours.", "Which signal did the {s} hoist?", "The signal was"},
 		},
 		test: []wording{
 			{"In thick fog the {s} tapped out {c} by lamp.", "Which message was sent from the {s}?", "The message sent was"},
-			{"Across the stern of the {s} somebody had painted {c} in white.", "How does one tell the {s} from others?", "One can tell it by"},
+			{"Across the stern of the {s} somebody had daubed {c} in tar.", "How does one tell the {s} from others?", "One can tell it by"},
 		},
 	},
 }

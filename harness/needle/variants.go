@@ -40,7 +40,10 @@ func (r *realiser) variants(d *draft, base *page, p *Prompt) (outcome, error) {
 			return outcome{}, err
 		}
 		if short := r.o.Tokens - neither.tokens(); short < 0 || short > r.o.Tolerance {
-			why3 = fmt.Sprintf("with both sentences replaced the length is %d tokens, not %d less at most %d", neither.tokens(), r.o.Tokens, r.o.Tolerance)
+			// Tokens that reach over the end of a sentence: other short sentences then replace the decoy.
+			if neither, why3, err = r.replace(d, noNeedle, &swap{slot: decoySlot, used: used, rng: rng}); err != nil {
+				return outcome{}, err
+			}
 		}
 	}
 	for _, v := range []struct {

@@ -1,0 +1,122 @@
+package needle
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func specs(t testing.TB, o Options) []Spec {
+	t.Helper()
+	s, err := Specs(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// A sample does not depend on how many there are, and another seed gives another one.
+func TestSpecsOfASample(t *testing.T) {
+	few, many := specs(t, Options{Seed: 7, Split: Test, N: 10}), specs(t, Options{Seed: 7, Split: Test, N: 300})
+	if !reflect.DeepEqual(few, many[:10]) {
+		t.Error("the first ten of 300 samples are not the ten samples")
+	}
+	other := specs(t, Options{Seed: 8, Split: Test, N: 10})
+	for i := range few {
+		if few[i].Codes[0] == other[i].Codes[0] || reflect.DeepEqual(first(few[i], 5), first(other[i], 5)) {
+			t.Errorf("sample %d: seeds 7 and 8 share a code or the haystack", i)
+		}
+	}
+}
+
+func first(s Spec, n int) []string {
+	var out []string
+	for text := range s.Sentences() {
+		if out = append(out, text); len(out) == n {
+			break
+		}
+	}
+	return out
+}
+
+// Templates and depths are crossed: every len(templates)*len(depths) samples have each pair once.
+func TestSpecsAreBalanced(t *testing.T) {
+	n := len(templates) * len(DefaultDepths())
+	count := map[string]int{}
+	for _, s := range specs(t, Options{Split: Detect, N: 3 * n}) {
+		key, _ := json.Marshal([]any{s.Template, s.Depth})
+		count[string(key)]++
+	}
+	if len(count) != n {
+		t.Errorf("%d pairs of template and depth, want %d", len(count), n)
+	}
+	for k, c := range count {
+		if c != 3 {
+			t.Errorf("%s: %d times, want 3", k, c)
+		}
+	}
+}
+
+func TestSpecFields(t *testing.T) {
+	for _, s := range specs(t, Options{Seed: 5, Split: Test, N: 400}) {
+		if s.Subject == s.DecoySubject {
+			t.Errorf("%s: the decoy is about the needle's subject %s", s.ID, s.Subject)
+		}
+		if d := s.Depth - s.DecoyDepth; d > -0.1999 && d < 0.1999 || s.DecoyDepth < 0 || s.DecoyDepth > 1 {
+			t.Errorf("%s: depth %g and decoy depth %g", s.ID, s.Depth, s.DecoyDepth)
+		}
+		all := slices.Concat(s.Codes, s.Decoys, s.Donors)
+		slices.Sort(all)
+		if len(slices.Compact(all)) != len(s.Codes)+len(s.Decoys)+len(s.Donors) || len(s.Codes) < 64 {
+			t.Errorf("%s: candidates repeat, or are fewer than 64", s.ID)
+		}
+		for _, c := range all {
+			if strings.Trim(c, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" || isDigit(c[0]) || !strings.ContainsAny(c, "0123456789") {
+				t.Errorf("%s: code %q", s.ID, c)
+			}
+		}
+	}
+}
+
+// The splits share no code, subject, wording or sentence.
+func TestSplitsAreDisjoint(t *testing.T) {
+	seen := map[string]bool{}
+	collect := func(split Split, visit func(string)) {
+		for _, s := range specs(t, Options{Seed: 11, Split: split, N: 200}) {
+			for _, text := range slices.Concat(s.Codes, s.Decoys, s.Donors, first(s, 200), []string{s.Subject, s.DecoySubject}) {
+				visit(text)
+			}
+			tm := templateByName(s.Template)
+			visit(tm.wordings(split)[s.Wording].needle)
+		}
+		for _, f := range generatedFillers(split) {
+			visit(f)
+		}
+	}
+	collect(Detect, func(s string) { seen[s] = true })
+	n := 0
+	collect(Test, func(s string) {
+		if n++; seen[s] {
+			t.Errorf("%q stands in both splits", s)
+		}
+	})
+	if n < 100_000 {
+		t.Errorf("only %d texts compared", n)
+	}
+}
+
+func TestSpecsErrors(t *testing.T) {
+	for want, o := range map[string]Options{
+		`split "train"`:     {Split: "train", N: 1},
+		"0 prompts":         {Split: Test},
+		`template "riddle"`: {Split: Test, N: 1, Templates: []string{"riddle"}},
+		"depth 1.5":         {Split: Test, N: 1, Depths: []float64{1.5}},
+		"0 depths":          {Split: Test, N: 1, Depths: []float64{}},
+	} {
+		if _, err := Specs(o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: error %v, want %q", o, err, want)
+		}
+	}
+}
