@@ -157,6 +157,23 @@ func (c *Check) fields(file []byte, again *Result) error {
 	return nil
 }
 
+// Differences lists where two plans say different things: Want is p's, File the other's.
+func (p *Plan) Differences(other *Plan) ([]Difference, error) {
+	var both [2]any
+	for i, x := range []*Plan{other, p} {
+		data, err := json.Marshal(x)
+		if err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
+		if both[i], err = anyJSON(data); err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
+	}
+	s := CheckSection{}
+	s.diff("plan", both[0], both[1], true)
+	return s.Differ, nil
+}
+
 func anyJSON(data []byte) (v any, err error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()

@@ -79,6 +79,8 @@ type PromptInfo struct {
 	Limit        int    `json:"limit,omitempty"` // of the file's prompts; absent when all were used
 	Shortest     int    `json:"shortest"`        // tokens
 	Longest      int    `json:"longest"`
+
+	Generated *NeedleOptions `json:"generated,omitempty"` // how they were made; absent for prompts of a file
 }
 
 // Counts are trials by outcome.
@@ -235,7 +237,7 @@ func (m ModelInfo) String() string {
 func (r *Result) Failed() bool { return r.N.Failed > 0 }
 
 func promptInfo(o *Options, prompts []PromptRecord) PromptInfo {
-	info := PromptInfo{Source: o.Prompts.Source}
+	info := PromptInfo{Source: o.Prompts.Source, Generated: o.Prompts.Generated}
 	if o.DetectPrompts != nil {
 		info.DetectSource = o.DetectPrompts.Source
 	}

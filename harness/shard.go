@@ -82,8 +82,9 @@ func (o *Options) checkShard() error {
 
 // ShardRun is what a shard has done.
 type ShardRun struct {
-	Path string // of its trials
-	N    Counts
+	Path  string // of its trials
+	N     Counts
+	First string // the first trial that failed, and why
 }
 
 // RunShard carries the study's shard out, going on from what its trials file holds. There is no result before all parts are merged;
@@ -120,7 +121,10 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 	run = &ShardRun{Path: s.TrialsPath()}
 	for _, trials := range e.trials {
 		for i := range trials {
-			run.N.add(&trials[i])
+			t := &trials[i]
+			if run.N.add(t); t.Outcome == Failed && run.First == "" {
+				run.First = t.Prompt + " under " + t.Condition + ": " + t.Error
+			}
 		}
 	}
 	return run, nil
