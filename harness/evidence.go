@@ -268,7 +268,7 @@ func grid(s *PlanStats, prompts []PromptRecord, base []Trial) ([]GridCell, []Tem
 	return out, byTemplate
 }
 
-// VariantResult is the unmodified model where the needle is missing.
+// VariantResult is the unmodified model where the needle, the decoy or both are missing.
 type VariantResult struct {
 	Variant    string `json:"variant"`
 	N          Counts `json:"n"`
@@ -279,7 +279,7 @@ type VariantResult struct {
 
 func (e *evidence) variantResults() []VariantResult {
 	var out []VariantResult
-	for _, name := range []string{VariantAbsent, VariantDecoyOnly} {
+	for _, name := range []string{VariantNoDecoy, VariantDecoyOnly, VariantAbsent} {
 		var trials []Trial
 		for i, t := range e.trials[StageVariants] {
 			if e.variants[i].Variant == name {

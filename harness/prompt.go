@@ -72,6 +72,9 @@ func tokenizePrompt(s *PromptSpec, tok *tokenizer.Tokenizer) (*Prompt, error) {
 		p.Question = q[0]
 	}
 	for i, d := range s.Decoys {
+		if s.leavesDecoyOut() {
+			break
+		}
 		if _, err := tokenSpan(enc, fmt.Sprintf("span of decoy %d", i), d.Span); err != nil {
 			return nil, err
 		}

@@ -11,10 +11,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/headscope/headscope/loader/tokenizer"
 )
 
 // BuiltinPrompts names the embedded prompt set: 40 prompts of about 500 tokens in ChatML, each with one five-character code.
@@ -37,13 +36,14 @@ type PromptSpec struct {
 	// What a generator says of the prompt; optional.
 	Template string  // wording of needle and question
 	Depth    float64 // share of the haystack before the needle; -1 = not known
-	Variant  string  // "" or one of Variants: without the needle; asked of the unmodified model only
+	Variant  string  // "" = needle and decoy; else asked of the unmodified model only
 }
 
-// Variants of a prompt: what the unmodified model answers where the needle is missing. Without the decoys, and with them.
+// Variants of a prompt: what the unmodified model answers where the needle, the decoy or both are missing.
 const (
-	VariantAbsent    = "absent"
-	VariantDecoyOnly = "decoy_only"
+	VariantAbsent    = "absent"     // neither
+	VariantDecoyOnly = "decoy_only" // no needle
+	VariantNoDecoy   = "no_decoy"   // no decoy
 )
 
 // DecoySpec is a wrong answer that stands in the text.
@@ -57,7 +57,10 @@ type PromptFile struct {
 	Source string // BuiltinPrompts or the file's base name
 	SHA256 string // of the file's bytes
 	Specs  []PromptSpec
-	Total  int // prompts of the file, also where Limit has left some out
+	Data   []byte // the file's bytes
+	Total  int    // prompts of the file, also where Limit has left some out
+
+	Generated *NeedleOptions // how they were made; nil for prompts of a file
 }
 
 // PromptError says which line of which prompt file is wrong.
@@ -97,26 +100,6 @@ func ReadPrompts(path string) (*PromptFile, error) {
 	return parsePrompts(filepath.Base(path), data)
 }
 
-// DefaultPrompts returns the embedded set if its texts are written in the model's own chat markers, else an error: prompts that a
-// model was not trained on would measure something else.
-func DefaultPrompts(tok *tokenizer.Tokenizer) (*PromptFile, error) {
-	for _, marker := range []string{"<|im_start|>", "<|im_end|>"} {
-		if tok == nil {
-			break
-		}
-		if _, ok := tok.ID(marker); !ok || !strings.Contains(tok.ChatTemplate(), "<|im_start|>") {
-			tok = nil
-		}
-	}
-	if tok == nil {
-		return nil, &hintError{
-			errors.New("no prompts: the embedded ones are written in ChatML, which is not this model's chat format"),
-			"give --prompts FILE, one JSON object a line; README.md describes the format",
-		}
-	}
-	return ReadPrompts(BuiltinPrompts)
-}
-
 // Limit keeps the first n prompts with a needle, and as many of each variant; n <= 0 keeps all.
 func (f *PromptFile) Limit(n int) *PromptFile {
 	if n <= 0 {
@@ -134,9 +117,21 @@ func (f *PromptFile) Limit(n int) *PromptFile {
 	return &c
 }
 
+// Only keeps the prompts of the given ids, in the order of the file.
+func (f *PromptFile) Only(ids []string) *PromptFile {
+	c := *f
+	c.Specs = nil
+	for _, s := range f.Specs {
+		if slices.Contains(ids, s.ID) {
+			c.Specs = append(c.Specs, s)
+		}
+	}
+	return &c
+}
+
 func parsePrompts(name string, data []byte) (*PromptFile, error) {
 	sum := sha256.Sum256(data)
-	f := &PromptFile{Source: name, SHA256: hex.EncodeToString(sum[:])}
+	f := &PromptFile{Source: name, SHA256: hex.EncodeToString(sum[:]), Data: data}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	lines.Buffer(nil, 256<<20)
 	seen := map[string]int{}
@@ -187,6 +182,9 @@ func parsePrompt(line []byte) (PromptSpec, error) {
 		if err := json.Unmarshal(v, &p.Variant); err != nil {
 			return p, fmt.Errorf(`key "variant": %w`, err)
 		}
+		if p.Variant == "base" {
+			p.Variant = ""
+		}
 	}
 	needle, answer, span := "needle", "answer", "answer_span"
 	if _, ok := raw["needle_bytes"]; ok {
@@ -201,7 +199,7 @@ func parsePrompt(line []byte) (PromptSpec, error) {
 		to       any
 		required bool
 	}{
-		{"text", &p.Text, true}, {needle, &p.Needle, p.Variant == "" || p.Variant == "needle"}, {answer, &p.Answer, true}, {span, &p.AnswerSpan, false},
+		{"text", &p.Text, true}, {needle, &p.Needle, p.Variant == ""}, {answer, &p.Answer, true}, {span, &p.AnswerSpan, false},
 		{"question", &p.Question, false}, {"decoys", &p.Decoys, false}, {"add_special", &p.AddSpecial, false},
 		{"template", &p.Template, false}, {"depth", &p.Depth, false},
 	} {
@@ -215,9 +213,6 @@ func parsePrompt(line []byte) (PromptSpec, error) {
 		if err := unmarshalSpanOr(v, f.to); err != nil {
 			return p, fmt.Errorf("key %q: %w", f.key, err)
 		}
-	}
-	if p.Variant == "needle" {
-		p.Variant = ""
 	}
 	if _, ok := raw[span]; !ok && p.Variant == "" {
 		if err := p.findAnswer(); err != nil {
@@ -279,6 +274,9 @@ func (d *DecoySpec) UnmarshalJSON(b []byte) error {
 		return err
 	}
 	d.Answer = raw.Answer
+	if raw.Span == nil {
+		return nil // a variant that leaves the decoy out
+	}
 	return unmarshalSpan(raw.Span, &d.Span)
 }
 
@@ -312,8 +310,9 @@ func (p *PromptSpec) check() error {
 		if strings.Contains(p.Text, p.Answer) {
 			return fmt.Errorf("a prompt of variant %q holds its answer %q", p.Variant, p.Answer)
 		}
+	case VariantNoDecoy:
 	default:
-		return fmt.Errorf("variant %q: want needle, %s or %s", p.Variant, VariantAbsent, VariantDecoyOnly)
+		return fmt.Errorf("variant %q: want base, %s, %s or %s", p.Variant, VariantAbsent, VariantDecoyOnly, VariantNoDecoy)
 	}
 	if p.Depth > 1 || p.Depth < 0 && p.Depth != -1 {
 		return fmt.Errorf("depth %g is not in [0, 1]", p.Depth)
@@ -327,11 +326,18 @@ func (p *PromptSpec) check() error {
 		if d.Answer == "" {
 			return fmt.Errorf("decoy %d has no answer", i)
 		}
+		if p.leavesDecoyOut() && d.Span == [2]int{} {
+			continue
+		}
 		if err := p.checkSpan(fmt.Sprintf("span of decoy %d", i), d.Span); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (p *PromptSpec) leavesDecoyOut() bool {
+	return p.Variant == VariantAbsent || p.Variant == VariantNoDecoy
 }
 
 func (p *PromptSpec) checkSpan(what string, s [2]int) error {

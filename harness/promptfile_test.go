@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -154,7 +155,7 @@ func TestGoldenPrompts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	embedded, err := DefaultPrompts(tok)
+	embedded, err := ReadPrompts(BuiltinPrompts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,13 +197,55 @@ type goldenPrompt struct {
 	Answer []int32    `json:"code_ids"`
 }
 
-func TestDefaultPromptsOfAnotherModel(t *testing.T) {
+// TestGeneratedPrompts: both splits tokenise into what was promised, share nothing, and have the hash of the file that they would be.
+func TestGeneratedPrompts(t *testing.T) {
 	c, _ := tinyModel(t)
-	for _, tok := range []*tokenizer.Tokenizer{nil, c.Tokenizer} {
-		_, err := DefaultPrompts(tok)
-		var h interface{ Hint() string }
-		if err == nil || !errors.As(err, &h) || !strings.Contains(h.Hint(), "--prompts") {
-			t.Errorf("got %v, want an error with a hint", err)
+	o := NeedleOptions{Seed: 1, N: 12, Tokens: 420, CodeTokens: 8, Chat: "plain", Variants: true}
+	g, err := GeneratePrompts(context.Background(), c.Tokenizer, o, true, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Test.Total+len(g.Refused) < o.N || g.Test.Total == 0 || g.Detect.Total == 0 {
+		t.Fatalf("%d test and %d detect prompts, %d refused: %v", g.Test.Total, g.Detect.Total, len(g.Refused), g.Refused)
+	}
+	tests, err := g.Test.Tokenize(&c.Spec, c.Tokenizer, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	detects, err := g.Detect.Tokenize(&c.Spec, c.Tokenizer, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	count := map[string]int{}
+	for _, p := range tests {
+		count[p.Spec.Variant]++
+		seen[p.Spec.Answer] = true
+		if len(p.Decoy) != 8 || len(p.Answer) != 8 || p.Question == 0 || p.Spec.Template == "" || p.Spec.Depth < 0 {
+			t.Errorf("%s: answer %v, decoy %v, question %d, %+v", p.Spec.ID, p.Answer, p.Decoy, p.Question, p.NoDecoy)
 		}
+		if p.Spec.Variant == "" && p.NoCopy != "" {
+			t.Errorf("%s: %s", p.Spec.ID, p.NoCopy)
+		}
+	}
+	for _, v := range []string{"", VariantAbsent, VariantDecoyOnly, VariantNoDecoy} {
+		if count[v] == 0 {
+			t.Errorf("no prompt of variant %q", v)
+		}
+	}
+	for _, p := range detects {
+		if seen[p.Spec.Answer] {
+			t.Errorf("code %s stands in both splits", p.Spec.Answer)
+		}
+	}
+	again, err := GeneratePrompts(context.Background(), c.Tokenizer, o, true, false)
+	if err != nil || again.Test.SHA256 != g.Test.SHA256 || again.Detect != nil {
+		t.Errorf("made again: %v, another hash or split", err)
+	}
+	if _, err := GeneratePrompts(context.Background(), c.Tokenizer, NeedleOptions{N: 1, Tokens: 420, Templates: []string{"none"}, Chat: "plain"}, true, false); err == nil {
+		t.Error("a template that does not exist was accepted")
+	}
+	if _, err := GeneratePrompts(context.Background(), nil, o, true, false); err == nil {
+		t.Error("no tokenizer, and no error")
 	}
 }

@@ -141,7 +141,7 @@ func checkDetection(t *testing.T, ref *goldenReference, n int, s *Study, res *Re
 	for _, c := range ref.Detectors.Close {
 		closeCalls[[3]int{int(c[0]), int(c[1]), int(c[2])}] = true
 	}
-	for i, trial := range readTrials(t, s.TrialsPath(), StageDetect) {
+	for i, trial := range stageTrials(t, s.TrialsPath(), StageDetect) {
 		for l, row := range ref.Detectors.Index[i] {
 			for h, want := range row {
 				got := trial.Attention.Argmax[0][l*len(row)+h]
@@ -156,7 +156,7 @@ func checkDetection(t *testing.T, ref *goldenReference, n int, s *Study, res *Re
 	}
 }
 
-func readTrials(t *testing.T, path, stage string) []Trial {
+func stageTrials(t *testing.T, path, stage string) []Trial {
 	t.Helper()
 	var out []Trial
 	for _, line := range bytes.Split(bytes.TrimSpace(readFile(t, path)), []byte("\n"))[2:] {
@@ -175,7 +175,7 @@ func readTrials(t *testing.T, path, stage string) []Trial {
 func checkTrials(t *testing.T, s *Study, want map[string]goldenKnockout, n int) {
 	t.Helper()
 	seen := map[string]int{}
-	all := append(readTrials(t, s.TrialsPath(), StageDetect), readTrials(t, s.TrialsPath(), StageKnockout)...)
+	all := append(stageTrials(t, s.TrialsPath(), StageDetect), stageTrials(t, s.TrialsPath(), StageKnockout)...)
 	for _, trial := range all {
 		name := trial.Condition
 		if name == baseline {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,7 +20,11 @@ type experimentFlags struct {
 	modelFlags
 	editFlags
 	formatFlags
+	needleFlags
 
+	runFlags
+
+	fs                          *pflag.FlagSet
 	prompts, detectPrompts, out string
 	limit, maxNew, batch        int
 	fullAnswers                 bool
@@ -28,13 +33,16 @@ type experimentFlags struct {
 }
 
 func (e *experimentFlags) add(fs *pflag.FlagSet) {
-	fs.StringVar(&e.prompts, "prompts", "", "prompt FILE, one JSON object a line; without it "+harness.BuiltinPrompts+" where the model's chat format fits")
+	e.fs = fs
+	fs.StringVar(&e.prompts, "prompts", "", "prompt FILE, one JSON object a line, or "+harness.BuiltinPrompts+"; default: prompts generated for the model's tokenizer, by the flags below")
+	e.needleFlags.add(fs)
 	fs.IntVar(&e.limit, "limit", 0, "the first N prompts only; 0 = all")
 	fs.Uint64Var(&e.seed, "seed", 0, "every random stream follows from it")
 	fs.StringVar(&e.out, "out", "results", "folder of the results")
 	fs.IntVar(&e.maxNew, "max-new", 16, "longest greedy answer, in tokens")
 	fs.BoolVar(&e.fullAnswers, "full-answers", false, "decode every greedy answer to its end, also where the fed answer already decides it")
 	fs.IntVar(&e.batch, "batch", 1, "prompts of a prefill; part of the key, as it decides the last bits")
+	e.runFlags.add(fs)
 	e.formatFlags.add(fs)
 	e.modelFlags.add(fs)
 }
@@ -44,7 +52,7 @@ func (e *experimentFlags) addDetect(fs *pflag.FlagSet) {
 }
 
 // prepare opens the model and the prompts and fills in what all experiments share.
-func (e *experimentFlags) prepare(a *app, ref string, o *harness.Options) (*opened, error) {
+func (e *experimentFlags) prepare(ctx context.Context, a *app, ref string, o *harness.Options) (*opened, error) {
 	if err := e.formatFlags.check(); err != nil {
 		return nil, err
 	}
@@ -56,7 +64,10 @@ func (e *experimentFlags) prepare(a *app, ref string, o *harness.Options) (*open
 	}
 	o.Threshold, o.MaxNew, o.FullAnswers, o.Batch, o.Seed = e.threshold, e.maxNew, e.fullAnswers, e.batch, e.seed
 	o.Out, o.Command = e.out, a.args
-	var err error
+	err := e.runFlags.set(o)
+	if err != nil {
+		return nil, err
+	}
 	for _, f := range []struct {
 		path string
 		to   **harness.PromptFile
@@ -73,11 +84,11 @@ func (e *experimentFlags) prepare(a *app, ref string, o *harness.Options) (*open
 	if err != nil {
 		return nil, err
 	}
-	if o.Prompts == nil {
-		if o.Prompts, err = harness.DefaultPrompts(c.Tokenizer); err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
-		o.Prompts = o.Prompts.Limit(e.limit)
+	if err = e.generate(ctx, a, c, o); err == nil {
+		err = e.config.prompts(e.fs, o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
 	}
 	model, err := e.model(a, c)
 	if err != nil {
@@ -85,6 +96,33 @@ func (e *experimentFlags) prepare(a *app, ref string, o *harness.Options) (*open
 	}
 	o.Checkpoint, o.Model = c, model
 	return &opened{c, model}, nil
+}
+
+// generate makes the prompts that no file was given for: a split of its own for detection.
+func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkpoint, o *harness.Options) error {
+	if o.Prompts != nil {
+		if given := givenNeedleFlags(e.fs); len(given) > 0 {
+			return &usageError{fmt.Errorf("%s with --prompts", strings.Join(given, ", ")), "those flags say how prompts are generated; give one or the other"}
+		}
+		return nil
+	}
+	detect, knockout := slices.Contains(o.Stages, harness.StageDetect), slices.Contains(o.Stages, harness.StageKnockout)
+	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, e.options(e.seed), knockout, detect && o.DetectPrompts == nil)
+	if err != nil {
+		return err
+	}
+	noteGenerated(a, g)
+	o.Refused = g.Refused
+	switch {
+	case !knockout:
+		o.Prompts = g.Detect
+	case g.Detect != nil:
+		o.Prompts, o.DetectPrompts = g.Test, g.Detect.Limit(e.limit)
+	default:
+		o.Prompts = g.Test
+	}
+	o.Prompts = o.Prompts.Limit(e.limit)
+	return nil
 }
 
 // experiment plans, says what it costs, runs, and prints the result.
@@ -96,12 +134,26 @@ func (e *experimentFlags) experiment(ctx context.Context, a *app, o *harness.Opt
 	if err != nil {
 		return err
 	}
+	if err := e.config.differences(a, s); err != nil {
+		return err
+	}
 	a.note("%s", s.Describe())
+	switch {
+	case e.dryRun != "":
+		return e.printEstimate(ctx, a, s)
+	case o.Shard != harness.Shard{}:
+		return e.runShard(ctx, a, s, p)
+	}
 	res, err := s.Run(ctx)
 	p.close()
 	if err != nil {
 		return &resumable{err, s.TrialsPath()}
 	}
+	return e.report(a, res, s.TrialsPath())
+}
+
+// report prints a result and says where it lies and what failed.
+func (e *experimentFlags) report(a *app, res *harness.Result, trials string) error {
 	if err := e.print(a, res); err != nil {
 		return err
 	}
@@ -109,10 +161,14 @@ func (e *experimentFlags) experiment(ctx context.Context, a *app, o *harness.Opt
 		a.note("%s", res.Path)
 	}
 	if res.Failed() {
-		return &codeError{exitSomeFailed, fmt.Errorf("%d of %d trials failed, the first: %s: %s", res.N.Failed, res.N.Planned, res.Failures[0].Prompt, res.Failures[0].Reason),
-			"lower --batch or free memory; delete " + s.TrialsPath() + " to try them again under the same key"}
+		return someFailed(res.N, res.Failures[0].Prompt+": "+res.Failures[0].Reason, trials)
 	}
 	return nil
+}
+
+func someFailed(n harness.Counts, first, trials string) error {
+	return &codeError{exitSomeFailed, fmt.Errorf("%d of %d trials failed, the first: %s", n.Failed, n.Planned, first),
+		"lower --batch or free memory; delete " + trials + " to try them again under the same key"}
 }
 
 func (e *experimentFlags) print(a *app, res *harness.Result) error {

@@ -26,7 +26,10 @@ func studyVerb() *verb {
 				if err := operandsOf("study", operands, "MODEL"); err != nil {
 					return err
 				}
-				conditions, err := e.conditions()
+				if err := e.config.load(a, fs, "study"); err != nil {
+					return err
+				}
+				conditions, err := e.named()
 				if err != nil {
 					return err
 				}
@@ -48,7 +51,7 @@ func (e *experimentFlags) runKnockout(ctx context.Context, a *app, ref string, k
 	if err := finish(o); err != nil {
 		return err
 	}
-	m, err := e.prepare(a, ref, o)
+	m, err := e.prepare(ctx, a, ref, o)
 	if err != nil {
 		return err
 	}
@@ -68,12 +71,15 @@ func detectVerb() *verb {
 				if err := operandsOf("detect", operands, "MODEL"); err != nil {
 					return err
 				}
-				edits, err := e.together()
+				if err := e.config.load(a, fs, "detect"); err != nil {
+					return err
+				}
+				edits, err := e.inForce()
 				if err != nil {
 					return err
 				}
 				o := &harness.Options{Verb: "detect", Stages: []string{harness.StageDetect}, Edits: edits, Example: len(edits) == 0}
-				m, err := e.prepare(a, operands[0], o)
+				m, err := e.prepare(ctx, a, operands[0], o)
 				if err != nil {
 					return err
 				}
@@ -97,20 +103,16 @@ func knockoutVerb() *verb {
 				if err := operandsOf("knockout", operands, "MODEL"); err != nil {
 					return err
 				}
-				conditions, err := e.conditions()
+				if err := e.config.load(a, fs, "knockout"); err != nil {
+					return err
+				}
+				conditions, err := e.named()
 				if err != nil {
 					return err
 				}
 				return e.runKnockout(ctx, a, operands[0], &k, func(o *harness.Options) error {
 					o.Verb, o.Stages, o.Conditions = "knockout", []string{harness.StageKnockout}, conditions
-					if *list == "" {
-						return nil
-					}
-					given, err := harness.ReadHeads(*list)
-					if err == nil {
-						o.Heads, o.Exclude, o.WriteNorm = given.Heads, given.Exclude, given.WriteNorm
-					}
-					return err
+					return e.heads(*list, o)
 				})
 			}
 		},

@@ -9,9 +9,9 @@ import (
 // verbs is the table that the command, its help and its suggestions are made from, in the order in which help lists them.
 func verbs() []*verb {
 	return []*verb{
-		studyVerb(), detectVerb(), knockoutVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
+		studyVerb(), detectVerb(), knockoutVerb(), promptsVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
 		dumpVerb(), showVerb(), serveVerb(),
-		inspectVerb(), verifyVerb(), importVerb(), doctorVerb(), versionVerb(),
+		inspectVerb(), verifyVerb(), mergeVerb(), importVerb(), doctorVerb(), versionVerb(),
 	}
 }
 

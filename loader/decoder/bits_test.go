@@ -165,6 +165,7 @@ func asFloats(x []int32) []float32 {
 func TestBitsOfPrefill(t *testing.T) {
 	const bucket = 128
 	onBackends(t, func(t *testing.T, be *Backend) {
+		sameShapeBits(t, be)
 		for _, name := range []string{"float32", "bfloat16"} {
 			m := model(t, be, name)
 			es := edits(t, "zero:L1H2@question", "temperature=2:L0H1", "zero_planes:L2H3:slow8@haystack")

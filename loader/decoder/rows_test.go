@@ -158,6 +158,7 @@ func repeat[T any](x T, n int) []T {
 func TestBitsOfDecoding(t *testing.T) {
 	const bucket = 128
 	onBackends(t, func(t *testing.T, be *Backend) {
+		sameShapeBits(t, be)
 		for _, name := range dtypesOn(be) {
 			t.Run(name, func(t *testing.T) {
 				m := model(t, be, name)
@@ -211,6 +212,7 @@ func TestBitsOfDecoding(t *testing.T) {
 func TestBitsOfConditions(t *testing.T) {
 	const bucket = 128
 	onBackends(t, func(t *testing.T, be *Backend) {
+		sameShapeBits(t, be)
 		for _, name := range dtypesOn(be) {
 			t.Run(name, func(t *testing.T) {
 				m := model(t, be, name)

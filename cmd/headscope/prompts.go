@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/needle"
+	"github.com/headscope/headscope/loader"
+)
+
+// needleFlags say which prompts are generated.
+type needleFlags struct {
+	o      harness.NeedleOptions
+	depths []float64
+}
+
+func (n *needleFlags) add(fs *pflag.FlagSet) {
+	fs.IntVar(&n.o.N, "samples", 40, "generated prompts of each split, templates and depths in turn")
+	fs.IntVar(&n.o.Tokens, "tokens", 500, "length of a generated prompt, everything included")
+	fs.IntVar(&n.o.CodeTokens, "code-tokens", 4, "tokens of every generated code, in the text as in the answer")
+	fs.StringSliceVar(&n.o.Templates, "templates", nil, "of "+strings.Join(needle.TemplateNames(), ", ")+"; default all")
+	fs.Float64SliceVar(&n.depths, "depths", nil, "shares of the text before the needle; default 0,0.25,0.5,0.75,1")
+	fs.StringVar(&n.o.Haystack, "haystack", "", "text FILE or DIR to take sentences from; default generated ones")
+	fs.StringVar(&n.o.Chat, "chat", "auto", "auto (the model's chat format if it has one), plain or chat")
+	fs.BoolVar(&n.o.Variants, "variants", true, "also ask the unmodified model without needle, decoy, or both")
+}
+
+func (n *needleFlags) options(seed uint64) harness.NeedleOptions {
+	o := n.o
+	o.Seed, o.Depths = seed, n.depths
+	return o
+}
+
+var needleFlagNames = []string{"samples", "tokens", "code-tokens", "templates", "depths", "haystack", "chat", "variants"}
+
+// givenFlags lists the flags of fs that were given and only say how prompts are generated.
+func givenNeedleFlags(fs *pflag.FlagSet) []string {
+	var out []string
+	for _, name := range needleFlagNames {
+		if fs.Changed(name) {
+			out = append(out, "--"+name)
+		}
+	}
+	return out
+}
+
+func promptsVerb() *verb {
+	return &verb{
+		name: "prompts", operands: "MODEL", summary: "write the needle prompts that would be generated for a model",
+		details: "Two splits that share no code, sentence, subject or wording: detect and test. No weights are read.",
+		flags: func(fs *pflag.FlagSet) action {
+			var n needleFlags
+			n.add(fs)
+			seed := fs.Uint64("seed", 0, "every random choice follows from it")
+			split := fs.String("split", "test", "test or detect")
+			out := fs.String("out", "", "FILE to write, whole or not at all; default standard output")
+			fs.BoolVar(&n.o.Donors, "donors", false, "with each prompt the same one holding another code")
+			return func(ctx context.Context, a *app, operands []string) error {
+				if err := operandsOf("prompts", operands, "MODEL"); err != nil {
+					return err
+				}
+				if *split != "test" && *split != "detect" {
+					return &usageError{fmt.Errorf("--split %q", *split), "want test or detect"}
+				}
+				c, err := loader.Open(operands[0])
+				if err != nil {
+					return err
+				}
+				g, err := harness.GeneratePrompts(ctx, c.Tokenizer, n.options(*seed), *split == "test", *split == "detect")
+				if err = errors.Join(err, c.Close()); err != nil {
+					return err
+				}
+				f := g.Test
+				if f == nil {
+					f = g.Detect
+				}
+				noteGenerated(a, g)
+				if *out == "" {
+					_, err = a.out.Write(f.Data)
+					return err
+				}
+				return harness.WriteFile(*out, f.Data)
+			}
+		},
+	}
+}
+
+// noteGenerated says what was made and what was not.
+func noteGenerated(a *app, g *harness.Generated) {
+	for _, r := range g.Reports {
+		a.note("%d prompts (%s), at most %d tokens short, %d refused", r.Prompts, r.Chat, r.MostShort, r.Refused)
+	}
+	for i, r := range g.Refused {
+		if i == 3 {
+			a.note("  ... and %d others refused", len(g.Refused)-i)
+			break
+		}
+		a.note("  refused %s: %s", r.Prompt, r.Reason)
+	}
+}
