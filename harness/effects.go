@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/stats"
 )
 
@@ -30,7 +31,7 @@ func byCondition(trials []Trial, conds []condition) map[string][]Trial {
 func summarise(s *PlanStats, c *condition, stage string, trials, base []Trial) ConditionResult {
 	r := ConditionResult{Name: c.name, Stage: stage, Edits: c.edits, Heads: c.heads, Scope: c.scope, ControlOf: c.controlOf, Pool: c.pool}
 	if r.Edits == nil {
-		r.Edits = r.Edits[:0:0]
+		r.Edits = []decoder.Edit{}
 	}
 	flips := [2]int{}
 	var sums, margins []float64

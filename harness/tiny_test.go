@@ -113,6 +113,9 @@ func inUnits(t testing.TB, o Options) *Study {
 		t.Fatal(err)
 	}
 	s.Plan.Run.Unit = 2
+	if s.Key, err = s.Plan.Key(); err != nil {
+		t.Fatal(err)
+	}
 	return s
 }
 
