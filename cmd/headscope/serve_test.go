@@ -286,7 +286,7 @@ func TestServeScore(t *testing.T) {
 		}
 	}
 	for _, edits := range []string{``, `, "edits": ["zero:L0H0,L1H1,L1H3"]`, `, "edits": ["uniform:L1H1@answer"]`} {
-		get(`{"id": 1, "op": "logits", "text": "The code is", "top_k": 20`+edits+`}`, &next)
+		get(`{"id": 1, "op": "logits", "text": "The code is", "top_k": 4`+edits+`}`, &next)
 		for _, n := range next.Top {
 			var got scored
 			get(fmt.Sprintf(`{"id": 1, "op": "score", "text": "The code is", "answer_ids": [%d]%s}`, n.ID, edits), &got)
