@@ -1,9 +1,6 @@
 package decoder
 
-import (
-	"context"
-	"slices"
-)
+import "context"
 
 // decoySlots is the room that a decoy of n tokens takes in a tail: all but its last are fed.
 func decoySlots(n int) int {
@@ -53,21 +50,6 @@ func (m *Model) decoyBatch(ctx context.Context, jobs []*job, o *AskOptions) erro
 	return m.decoyRows(ctx, run, jobs)
 }
 
-// cachedDecoys scores the decoys of conditions of one prompt in a run that holds the prompt's and the answer's rows: the answer is
-// hidden meanwhile, and the decoy forgotten.
-func (m *Model) cachedDecoys(ctx context.Context, run *cacheRun, jobs []*job) error {
-	if len(jobs[0].p.Decoy) < 2 {
-		return nil
-	}
-	kept := slices.Clone(run.tailPos)
-	for i := range run.conds {
-		run.forget(i, int32(len(jobs[0].p.IDs)))
-	}
-	err := m.decoyRows(ctx, run, jobs)
-	copy(run.tailPos, kept)
-	return err
-}
-
 // decoyRows feeds each batch row its job's decoy from position T on and takes the scores of its tokens but the first. Batch rows
 // beyond the jobs repeat the last one; a shorter decoy is filled up with rows that nobody sees.
 func (m *Model) decoyRows(ctx context.Context, run *cacheRun, jobs []*job) error {
@@ -91,7 +73,7 @@ func (m *Model) decoyRows(ctx context.Context, run *cacheRun, jobs []*job) error
 				rows[i], targets[i] = append(rows[i], int32(k-from)), append(targets[i], target)
 			}
 		}
-		x, err := run.step(ctx, ids, pos)
+		x, err := run.step(ctx, newRows{ids, pos, repeated(branchDecoy, n)})
 		if err != nil {
 			return err
 		}

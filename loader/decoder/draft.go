@@ -33,7 +33,7 @@ func (m *Model) decodeDrafts(ctx context.Context, run *cacheRun, jobs []*job, o 
 		guesses := make([][]int32, len(jobs))
 		busy := false
 		for i, j := range jobs {
-			ids[i], pos[i] = make([]int32, draftRows), repeated(-1, draftRows)
+			ids[i], pos[i] = make([]int32, draftRows), repeated(int32(-1), draftRows)
 			if j == nil {
 				continue
 			}
@@ -50,7 +50,7 @@ func (m *Model) decodeDrafts(ctx context.Context, run *cacheRun, jobs []*job, o 
 		if !busy {
 			return nil
 		}
-		x, err := run.step(ctx, ids, pos)
+		x, err := run.step(ctx, newRows{ids, pos, repeated(branchAnswer, draftRows)})
 		if err != nil {
 			return err
 		}
@@ -99,8 +99,9 @@ func (m *Model) acceptDraft(run *cacheRun, i int, g guessed, o *AskOptions) bool
 	return held
 }
 
-func repeated(x int32, n int) []int32 {
-	out := make([]int32, n)
+// repeated is n times x.
+func repeated[T any](x T, n int) []T {
+	out := make([]T, n)
 	for i := range out {
 		out[i] = x
 	}

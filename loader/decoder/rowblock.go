@@ -1,6 +1,8 @@
 package decoder
 
 import (
+	"slices"
+
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" //nolint:revive // graph code reads as formulas
@@ -8,17 +10,17 @@ import (
 
 // rowBlock builds one decoder layer over a few new rows that attend to a kept cache.
 //
-// Arguments: x [B, R, hidden]; pos [B, R] int32 absolute positions; cos, sin [P, planes], P above every position; window []
-// int32; prompt k, v [Bp, KV, Tp, D] (Bp is 1, shared by all rows, or B), k after rotation; promptLen [B] int32, prompt keys
+// Arguments: x [B, R, hidden]; pos [B, R] int32 absolute positions; branch [R] int32; cos, sin [P, planes], P above every position;
+// window [] int32; prompt k, v [Bp, KV, Tp, D] (Bp is 1, shared by all rows, or B), k after rotation; promptLen [B] int32, prompt keys
 // that count; tail k, v [B, KV, C, D], k before rotation; tailPos [B, C] int32, the position of each slot once the new rows
-// are in, -1 = empty; slot [] int32, first slot of the new rows (R slots); the four edit inputs; the layer's weights.
+// are in, -1 = empty; tailBranch [B, C], seen by rows of the same branch, 0 = by all; slot [] int32, first slot of the new rows (R slots); the four edit inputs; the layer's weights.
 //
 // Results: x [B, R, hidden], tail k and v with the new rows in their slots.
 func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	in := &nodeReader{args}
-	x, pos, cos, sin, window := in.next(), in.next(), in.next(), in.next(), in.next()
+	x, pos, branch, cos, sin, window := in.next(), in.next(), in.next(), in.next(), in.next(), in.next()
 	pk, pv, promptLen := in.next(), in.next(), in.next()
-	tk, tv, tailPos, slot := in.next(), in.next(), in.next(), in.next()
+	tk, tv, tailPos, tailBranch, slot := in.next(), in.next(), in.next(), in.next(), in.next()
 	edits := in.edits(c)
 	w := in.weights(c)
 
@@ -45,7 +47,7 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	keyPos = Where(LessThan(keyPos, BroadcastToDims(ExpandAxes(promptLen, 1), b, tp)), keyPos, emptySlot(keyPos))
 	sp = mask(sp, visibleKeys(pos, keyPos, window))
 	tailKey := Where(LessThan(tailPos, ZerosLike(tailPos)), emptySlot(tailPos), tailPos)
-	st := mask(c.scores(qg, tr), visibleKeys(pos, tailKey, window))
+	st := mask(c.scores(qg, tr), LogicalAnd(visibleKeys(pos, tailKey, window), sameBranch(branch, tailBranch)))
 
 	p := Softmax(Concatenate([]*Node{sp, st}, 4), -1)
 	pp, pt := SliceAxis(p, 4, AxisRange(0, tp)), SliceAxis(p, 4, AxisRangeToEnd(tp))
@@ -76,6 +78,22 @@ func (c *blockConfig) sharedWeigh(p, v *Node) *Node {
 	b, g, r := rowsFirst.Shape().Dim(1), rowsFirst.Shape().Dim(2), rowsFirst.Shape().Dim(3)
 	z := c.weigh(Reshape(rowsFirst, 1, kv, 1, b*g*r, tp), v)
 	return TransposeAllDims(Reshape(z, kv, b, g, r, c.headDim), 1, 0, 2, 3, 4)
+}
+
+// sameBranch is true where a tail key's branch, [B, C], is the row's, [R], or the trunk: [B, R, C].
+func sameBranch(rows, keys *Node) *Node {
+	b, r, c := keys.Shape().Dim(0), rows.Shape().Dim(0), keys.Shape().Dim(1)
+	k := BroadcastToDims(ExpandAxes(keys, 1), b, r, c)
+	return LogicalOr(Equal(k, ZerosLike(k)), Equal(k, BroadcastToDims(ExpandAxes(rows, 0, 2), b, r, c)))
+}
+
+// widen repeats x [1, ...] for every batch row: [b, ...].
+func widen(b int) func(in []*Node) []*Node {
+	return func(in []*Node) []*Node {
+		dims := slices.Clone(in[0].Shape().Dimensions)
+		dims[0] = b
+		return []*Node{BroadcastToDims(in[0], dims...)}
+	}
 }
 
 // emptySlot is the position of a key that nobody sees, shaped like x.

@@ -17,10 +17,11 @@ type cacheRun struct {
 	conds     []*condition // [B]
 	tp        int
 
-	capacity int
-	tail     []kvPair // by layer, [B, KV, C, D]; owned
-	tailPos  []int32  // [B, C]; -1 = empty
-	slot     int      // first free slot, the same for all batch rows
+	capacity   int
+	tail       []kvPair // by layer, [B, KV, C, D]; owned
+	tailPos    []int32  // [B, C]; -1 = empty
+	tailBranch []int32  // [B, C]
+	slot       int      // first free slot, the same for all batch rows
 
 	empty kvPair // what a tail starts as
 	edits []*editTensors
@@ -33,7 +34,7 @@ func (m *Model) newCacheRun(prompt *promptCache, promptLen []int32, conds []*con
 	r.tp = prompt.kv[0].k.Shape().Dim(2)
 	layers, b := m.Spec.Layers, len(conds)
 	r.tail = make([]kvPair, layers)
-	r.tailPos = make([]int32, b*r.capacity)
+	r.tailPos, r.tailBranch = make([]int32, b*r.capacity), make([]int32, b*r.capacity)
 	for i := range r.tailPos {
 		r.tailPos[i] = -1
 	}
@@ -67,27 +68,50 @@ func (r *cacheRun) free() {
 	r.edits = nil
 }
 
-// step computes the rows ids at positions pos, both [B][n] with n at most the largest row bucket and the same for all, and
-// returns their residual after the last layer [B, bucket(n), hidden], which the caller frees. A position of -1 marks a batch
-// row with nothing to do: it is computed and left out of the cache.
-func (r *cacheRun) step(ctx context.Context, ids, pos [][]int32) (*tensors.Tensor, error) {
-	n := len(ids[0])
-	bucket := rowBucket(n)
-	if r.slot+bucket > r.capacity {
-		return nil, fmt.Errorf("cache: %d rows do not fit a tail of %d with %d in use", n, r.capacity, r.slot)
-	}
-	posFlat := r.place(pos, n, bucket)
-	x, err := r.m.embedRows(ids, bucket)
+// Branches of new rows. A row sees the trunk's rows before it and those of its own branch: an answer and a decoy can stand at the
+// same positions, side by side.
+const (
+	branchTrunk int32 = iota
+	branchAnswer
+	branchDecoy
+)
+
+// newRows are rows to be computed: ids and positions [B][n], n at most the largest row bucket and the same for all, and the branch of
+// each column [n]. A position of -1 marks a batch row with nothing to do: it is computed and left out of the cache.
+type newRows struct {
+	ids, pos [][]int32
+	branch   []int32
+}
+
+// answerRow is one column of branchAnswer.
+var answerRow = []int32{branchAnswer}
+
+// step computes the rows and returns their residual after the last layer [B, bucket(n), hidden], which the caller frees.
+func (r *cacheRun) step(ctx context.Context, rows newRows) (*tensors.Tensor, error) {
+	x, err := r.m.embedRows(rows.ids, rowBucket(len(rows.ids[0])))
 	if err != nil {
 		return nil, err
 	}
-	in, err := r.upload(posFlat, bucket)
+	return r.stepLayers(ctx, rows, x, 0, r.m.Spec.Layers)
+}
+
+// stepLayers runs the rows through layers from..to-1, starting with residual x, which it consumes.
+func (r *cacheRun) stepLayers(ctx context.Context, rows newRows, x *tensors.Tensor, from, to int) (*tensors.Tensor, error) {
+	n := len(rows.ids[0])
+	bucket := rowBucket(n)
+	if r.slot+bucket > r.capacity {
+		free(x)
+		return nil, fmt.Errorf("cache: %d rows do not fit a tail of %d with %d in use", n, r.capacity, r.slot)
+	}
+	posFlat := r.place(rows, bucket)
+	branch := padRows([][]int32{rows.branch}, 0, n, bucket)
+	in, err := r.upload(posFlat, branch, bucket)
 	if err != nil {
 		free(x)
 		return nil, err
 	}
 	defer in.free()
-	for l := range r.m.Spec.Layers {
+	for l := from; l < to; l++ {
 		if err := ctx.Err(); err != nil {
 			free(x)
 			return nil, err
@@ -98,20 +122,21 @@ func (r *cacheRun) step(ctx context.Context, ids, pos [][]int32) (*tensors.Tenso
 	}
 	r.slot += bucket
 	r.m.mu.Lock()
-	r.m.tailRows += int64(len(ids) * n * r.m.Spec.Layers)
+	r.m.tailRows += int64(len(rows.ids) * n * (to - from))
 	r.m.mu.Unlock()
 	return x, nil
 }
 
 // place writes the new rows' positions into the tail's slots and returns them padded to the bucket. Padding stands at the
 // row's own last position and takes no slot that anyone sees.
-func (r *cacheRun) place(pos [][]int32, n, bucket int) []int32 {
+func (r *cacheRun) place(rows newRows, bucket int) []int32 {
 	var flat []int32
-	for i, p := range pos {
+	for i, p := range rows.pos {
 		for j := range bucket {
-			at := p[min(j, n-1)]
-			if j < n {
-				r.tailPos[i*r.capacity+r.slot+j] = at
+			at := p[min(j, len(p)-1)]
+			if j < len(p) {
+				k := i*r.capacity + r.slot + j
+				r.tailPos[k], r.tailBranch[k] = at, rows.branch[j]
 			}
 			flat = append(flat, max(at, 0))
 		}
@@ -121,14 +146,16 @@ func (r *cacheRun) place(pos [][]int32, n, bucket int) []int32 {
 
 // rowInputs are the arguments that all layers of a step share.
 type rowInputs struct {
-	pos, promptLen, tailPos, slot *tensors.Tensor
-	table                         *positionTable
-	window                        *tensors.Tensor
+	pos, branch, promptLen, tailPos, tailBranch, slot *tensors.Tensor
+	table                                             *positionTable
+	window                                            *tensors.Tensor
 }
 
-func (in *rowInputs) free() { free(in.pos, in.promptLen, in.tailPos, in.slot) }
+func (in *rowInputs) free() {
+	free(in.pos, in.branch, in.promptLen, in.tailPos, in.tailBranch, in.slot)
+}
 
-func (r *cacheRun) upload(pos []int32, bucket int) (*rowInputs, error) {
+func (r *cacheRun) upload(pos, branch []int32, bucket int) (*rowInputs, error) {
 	m, b := r.m, len(r.conds)
 	in := &rowInputs{}
 	var err error
@@ -143,8 +170,9 @@ func (r *cacheRun) upload(pos []int32, bucket int) (*rowInputs, error) {
 		data []int32
 		dims []int
 	}{
-		{&in.pos, pos, []int{b, bucket}}, {&in.promptLen, r.promptLen, []int{b}},
-		{&in.tailPos, r.tailPos, []int{b, r.capacity}}, {&in.slot, []int32{int32(r.slot)}, nil},
+		{&in.pos, pos, []int{b, bucket}}, {&in.branch, branch, []int{bucket}}, {&in.promptLen, r.promptLen, []int{b}},
+		{&in.tailPos, r.tailPos, []int{b, r.capacity}}, {&in.tailBranch, r.tailBranch, []int{b, r.capacity}},
+		{&in.slot, []int32{int32(r.slot)}, nil},
 	} {
 		if *f.to, err = m.be.ints(f.data, f.dims...); err != nil {
 			in.free()
@@ -170,7 +198,10 @@ func (r *cacheRun) layer(l int, x *tensors.Tensor, in *rowInputs) (*tensors.Tens
 	if tail.k == nil {
 		tail = r.empty
 	}
-	args := []any{x, in.pos, in.table.cos, in.table.sin, in.window, r.prompt[l].k, r.prompt[l].v, in.promptLen, tail.k, tail.v, in.tailPos, in.slot}
+	args := []any{
+		x, in.pos, in.branch, in.table.cos, in.table.sin, in.window, r.prompt[l].k, r.prompt[l].v, in.promptLen,
+		tail.k, tail.v, in.tailPos, in.tailBranch, in.slot,
+	}
 	args = append(append(args, r.edits[l].args()...), w...)
 	out, err := call(prog, args...)
 	if err != nil {
@@ -194,6 +225,7 @@ func (r *cacheRun) forget(i int, pos int32) {
 type keptRows struct {
 	tail []kvPair // by layer, [1, KV, C, D], k before rotation; owned
 	pos  []int32  // [C]; -1 = empty
+	side []int32  // [C], branches
 	slot int      // first free slot
 }
 
@@ -225,7 +257,8 @@ func (r *cacheRun) keep(i int) (*keptRows, error) {
 		return nil, err
 	}
 	defer free(at)
-	k := &keptRows{pos: slices.Clone(r.tailPos[i*r.capacity : (i+1)*r.capacity]), slot: r.slot}
+	from, to := i*r.capacity, (i+1)*r.capacity
+	k := &keptRows{pos: slices.Clone(r.tailPos[from:to]), side: slices.Clone(r.tailBranch[from:to]), slot: r.slot}
 	for _, p := range r.tail {
 		key, err := call(prog, p.k, at)
 		if err != nil {
@@ -267,6 +300,7 @@ func (r *cacheRun) load(rows []*keptRows) error {
 	}
 	for i, k := range rows {
 		copy(r.tailPos[i*r.capacity:], k.pos)
+		copy(r.tailBranch[i*r.capacity:], k.side)
 		r.slot = max(r.slot, k.slot)
 	}
 	return nil

@@ -95,7 +95,7 @@ func (r rowsRun) step(t *testing.T, run *cacheRun, ids [][]int32, next []int32, 
 			idx[i] = append(idx[i], int32(j))
 		}
 	}
-	x, err := run.step(context.Background(), ids, pos)
+	x, err := run.step(context.Background(), newRows{ids, pos, repeated(branchAnswer, len(ids[0]))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (r rowsRun) feedJunk(t *testing.T, run *cacheRun, next []int32) {
 			pos[i] = append(pos[i], next[i]+int32(j))
 		}
 	}
-	x, err := run.step(context.Background(), ids, pos)
+	x, err := run.step(context.Background(), newRows{ids, pos, repeated(branchAnswer, len(ids[0]))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,15 +143,6 @@ func readTail(t *testing.T, run *cacheRun, slots [][]int, out []outcome) {
 			}
 		}
 	}
-}
-
-// repeat is n copies of x.
-func repeat[T any](x T, n int) []T {
-	out := make([]T, n)
-	for i := range out {
-		out[i] = x
-	}
-	return out
 }
 
 // TestBitsOfDecoding holds the bits law for the row program in the shape of decoding: 8 sequences with a cache each, one row.
@@ -225,12 +216,12 @@ func TestBitsOfConditions(t *testing.T) {
 					edits(t, "zero_planes:L0H1,L1H1:fast4@question"),
 				}
 				build := func(u *unit, order []int) rowsRun {
-					r := rowsRun{caches: []cacheRow{{u, 0}}, from: repeat(int32(35), 4), length: repeat(70, 4)}
+					r := rowsRun{caches: []cacheRow{{u, 0}}, from: repeated(int32(35), 4), length: repeated(70, 4)}
 					for _, i := range order {
 						r.edits = append(r.edits, conds[i])
 					}
 					// 5 rows of 8: three rows of padding; then 8 of 8.
-					r.steps = [][][]int32{repeat(s.ids[35:40], 4), repeat(s.ids[40:48], 4)}
+					r.steps = [][][]int32{repeated(s.ids[35:40], 4), repeated(s.ids[40:48], 4)}
 					return r
 				}
 				order := []int{0, 1, 2, 3}
@@ -252,7 +243,7 @@ func TestBitsOfConditions(t *testing.T) {
 				}
 				// Padded rows of other tokens: eight rows of which five are wanted.
 				padded := build(clean, order)
-				padded.steps[0], padded.count = repeat(slices.Concat(s.ids[35:40], tokens(97, 3)), 4), 5
+				padded.steps[0], padded.count = repeated(slices.Concat(s.ids[35:40], tokens(97, 3)), 4), 5
 				short := build(clean, order)
 				short.steps, padded.steps = short.steps[:1], padded.steps[:1]
 				want = short.run(t, m)

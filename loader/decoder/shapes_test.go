@@ -87,14 +87,14 @@ func TestBoundBetweenShapes(t *testing.T) {
 			tail := outcome{"residual": four["residual"][(n-8)*m.Spec.Hidden:], "logits": four["logits"][7*m.Spec.Vocab:]}
 			u := walked(t, m, 128, probeNone, []sequence{s, s, s, s})
 			for kind, b := range map[string]int{"8 rows": 4, "8 rows, batch 1": 1} {
-				r := rowsRun{caches: []cacheRow{{u, 0}}, from: repeat(int32(n-8), b), length: repeat(n, b), edits: repeat(s.edits, b), steps: [][][]int32{repeat(s.ids[n-8:], b)}}
+				r := rowsRun{caches: []cacheRow{{u, 0}}, from: repeated(int32(n-8), b), length: repeated(n, b), edits: repeated(s.edits, b), steps: [][][]int32{repeated(s.ids[n-8:], b)}}
 				got := r.run(t, m)[0]
 				got["logits"] = got["logits"][7*m.Spec.Vocab:]
 				compare(kind+" for prefill", got, tail)
 			}
-			r := rowsRun{caches: repeat(cacheRow{u, 0}, 8), from: repeat(int32(n-3), 8), length: repeat(n, 8), edits: repeat(s.edits, 8)}
+			r := rowsRun{caches: repeated(cacheRow{u, 0}, 8), from: repeated(int32(n-3), 8), length: repeated(n, 8), edits: repeated(s.edits, 8)}
 			for _, id := range s.ids[n-3:] {
-				r.steps = append(r.steps, repeat([]int32{id}, 8))
+				r.steps = append(r.steps, repeated([]int32{id}, 8))
 			}
 			got := r.run(t, m)[0]
 			got["logits"] = got["logits"][2*m.Spec.Vocab:]
@@ -187,12 +187,12 @@ func plainWalk(t *testing.T, m *Model, block *graph.Exec, u *unit) []float32 {
 func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 	t.Helper()
 	const b, at = 8, 60
-	kv, err := m.stack(repeat(cacheRow{u, 0}, b))
+	kv, err := m.stack(repeated(cacheRow{u, 0}, b))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer kv.free()
-	run, err := m.newCacheRun(kv, repeat(int32(at), b), make([]*condition, b), 32)
+	run, err := m.newCacheRun(kv, repeated(int32(at), b), make([]*condition, b), 32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -200,17 +200,20 @@ func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 	for i := range b {
 		run.tailPos[i*run.capacity] = at
 	}
-	in, err := run.upload(repeat(int32(at), b), 1)
+	in, err := run.upload(repeated(int32(at), b), answerRow, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer in.free()
-	x, err := m.embedRows(repeat(tokens(84, 1), b), 1)
+	x, err := m.embedRows(repeated(tokens(84, 1), b), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer free(x)
-	args := []any{x, in.pos, in.table.cos, in.table.sin, in.window, kv.kv[0].k, kv.kv[0].v, in.promptLen, run.empty.k, run.empty.v, in.tailPos, in.slot}
+	args := []any{
+		x, in.pos, in.branch, in.table.cos, in.table.sin, in.window, kv.kv[0].k, kv.kv[0].v, in.promptLen,
+		run.empty.k, run.empty.v, in.tailPos, in.tailBranch, in.slot,
+	}
 	if !cfg.plain {
 		args = append(args, run.edits[0].args()...)
 	}

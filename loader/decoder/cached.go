@@ -1,0 +1,281 @@
+package decoder
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// runCached computes the jobs of one prompt whose edits start at a later row: only the rows from there on, conditions as batch
+// rows, over the plain run's cache. Answers that do not end in these rows go to wait.
+func (m *Model) runCached(ctx context.Context, js []*job, wait *waiting, o *AskOptions) error {
+	byRow := map[int][]*job{}
+	var order []int
+	for _, j := range js {
+		if j.unit == nil {
+			if byRow[j.c.lo] == nil {
+				order = append(order, j.c.lo)
+			}
+			byRow[j.c.lo] = append(byRow[j.c.lo], j)
+		}
+	}
+	if len(order) == 0 {
+		return nil
+	}
+	kv, err := m.stack([]cacheRow{byRow[order[0]][0].cache})
+	if err != nil {
+		return err
+	}
+	defer kv.free()
+	for _, lo := range order {
+		if err := m.runFromRow(ctx, kv, byRow[lo], wait, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runFromRow computes the jobs whose edits start at one row.
+func (m *Model) runFromRow(ctx context.Context, kv *promptCache, jobs []*job, wait *waiting, o *AskOptions) error {
+	t, err := m.newRowTrunk(ctx, kv, jobs, o)
+	if err != nil {
+		return err
+	}
+	defer t.free()
+	for len(jobs) > 0 {
+		batch := conditionBatch(len(jobs))
+		n := min(len(jobs), batch)
+		if err := m.cachedBatch(ctx, t, jobs[:n], batch, o); err != nil {
+			return err
+		}
+		for _, j := range jobs[:n] {
+			if !j.greedy.done {
+				wait.add([]*job{j})
+			}
+		}
+		jobs = jobs[n:]
+		if err := wait.runFull(ctx, m, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// conditionBatch is the batch for the first of n conditions: a power of two, at most maxConditions, that leaves no more than a quarter
+// of its places empty.
+func conditionBatch(n int) int {
+	b := powerOfTwo(n, maxConditions)
+	if b-n > b/4 {
+		b /= 2
+	}
+	return b
+}
+
+// maxConditions is how many conditions of a prompt share a row program.
+const maxConditions = 16
+
+// rowTrunk is what the conditions on one prompt's rows have in common: the rows lo .. T+len(Answer)-1 and the decoy's, as far as the first
+// layer that any of them edits.
+type rowTrunk struct {
+	kv       *promptCache
+	run      *cacheRun // of one batch row
+	first    int       // layer
+	lo       int
+	capacity int
+	pieces   []rowPiece
+}
+
+// rowPiece is as many of these rows as one step takes.
+type rowPiece struct {
+	rows newRows         // of one batch row
+	x    *tensors.Tensor // [1, bucket, hidden], the residual that enters layer first; owned
+	idx  []int32         // columns to score: those that predict the answer, then the decoy
+	want []int32         // their targets
+	n    int             // of idx: the answer's
+}
+
+func (t *rowTrunk) free() {
+	t.run.free()
+	for _, p := range t.pieces {
+		free(p.x)
+	}
+}
+
+// newRowTrunk lists the rows and computes them, unedited, below the first edited layer.
+func (m *Model) newRowTrunk(ctx context.Context, kv *promptCache, jobs []*job, o *AskOptions) (*rowTrunk, error) {
+	t := &rowTrunk{kv: kv, first: m.Spec.Layers, lo: jobs[0].c.lo}
+	for _, j := range jobs {
+		t.first = min(t.first, j.c.first)
+	}
+	t.pieces = rowPieces(jobs[0].p, t.lo)
+	t.capacity = draftSlots(o.MaxNew)
+	for _, p := range t.pieces {
+		t.capacity += rowBucket(len(p.rows.branch))
+	}
+	var err error
+	if t.run, err = m.newCacheRun(kv, []int32{int32(t.lo)}, []*condition{nil}, t.capacity); err != nil {
+		return nil, err
+	}
+	for i := range t.pieces {
+		p := &t.pieces[i]
+		x, err := m.embedRows(p.rows.ids, rowBucket(len(p.rows.branch)))
+		if err == nil {
+			p.x, err = t.run.stepLayers(ctx, p.rows, x, 0, t.first)
+		}
+		if err != nil {
+			t.free()
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// rowPieces lists the rows from lo on: the prompt's, the answer's, and beside these the decoy's but for its last token.
+func rowPieces(p *Prompt, lo int) []rowPiece {
+	var out []rowPiece
+	t := len(p.IDs)
+	add := func(id, pos, branch int32) (*rowPiece, int32) {
+		if n := len(out); n == 0 || len(out[n-1].rows.branch) == rowBuckets[len(rowBuckets)-1] {
+			out = append(out, rowPiece{rows: newRows{ids: [][]int32{nil}, pos: [][]int32{nil}}})
+		}
+		r := &out[len(out)-1].rows
+		r.ids[0], r.pos[0], r.branch = append(r.ids[0], id), append(r.pos[0], pos), append(r.branch, branch)
+		return &out[len(out)-1], int32(len(r.branch) - 1)
+	}
+	var last int // piece and column of row T-1
+	var at int32
+	for r := lo; r < t+len(p.Answer); r++ {
+		id, branch, target := int32(0), branchTrunk, int32(0)
+		if r < t {
+			id = p.IDs[r]
+		} else {
+			id, branch = p.Answer[r-t], branchAnswer
+		}
+		piece, col := add(id, int32(r), branch)
+		if r < t-1 {
+			continue
+		}
+		if k := r - (t - 1); k < len(p.Answer) {
+			target = p.Answer[k]
+		}
+		piece.idx, piece.want, piece.n = append(piece.idx, col), append(piece.want, target), piece.n+1
+		if r == t-1 {
+			last, at = len(out)-1, col
+		}
+	}
+	if len(p.Decoy) == 0 {
+		return out
+	}
+	out[last].idx, out[last].want = append(out[last].idx, at), append(out[last].want, p.Decoy[0])
+	for k := range len(p.Decoy) - 1 {
+		piece, col := add(p.Decoy[k], int32(t+k), branchDecoy)
+		piece.idx, piece.want = append(piece.idx, col), append(piece.want, p.Decoy[k+1])
+	}
+	return out
+}
+
+// wide starts a run of b batch rows behind the trunk.
+func (t *rowTrunk) wide(m *Model, conds []*condition) (*cacheRun, error) {
+	b := len(conds)
+	run, err := m.newCacheRun(t.kv, repeated(int32(t.lo), b), conds, t.capacity)
+	if err != nil {
+		return nil, err
+	}
+	for l := range t.first {
+		k, err := m.widened(t.run.tail[l].k, b)
+		if err != nil {
+			run.free()
+			return nil, err
+		}
+		run.tail[l].k = k
+		if run.tail[l].v, err = m.widened(t.run.tail[l].v, b); err != nil {
+			run.free()
+			return nil, err
+		}
+	}
+	return run, nil
+}
+
+// widened repeats x [1, ...] for b batch rows.
+func (m *Model) widened(x *tensors.Tensor, b int) (*tensors.Tensor, error) {
+	prog, err := m.program(fmt.Sprintf("widen_%d", b), widen(b))
+	if err != nil {
+		return nil, err
+	}
+	out, err := call(prog, x)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// cachedBatch runs the trunk's rows on under each condition, scores answer and decoy, and checks the drafts of answers that go on.
+// Most conditions do no harm and end here; the few others keep their rows, to be decoded in a batch of their own.
+func (m *Model) cachedBatch(ctx context.Context, t *rowTrunk, jobs []*job, batch int, o *AskOptions) error {
+	conds := make([]*condition, batch)
+	for i := range batch {
+		conds[i] = jobs[min(i, len(jobs)-1)].c
+	}
+	run, err := t.wide(m, conds)
+	if err != nil {
+		return err
+	}
+	defer run.free()
+	scores := make([][]rowScore, batch)
+	for i := range t.pieces {
+		p := &t.pieces[i]
+		got, err := m.scorePiece(ctx, run, t, p)
+		if err != nil {
+			return err
+		}
+		for i := range got {
+			scores[i] = append(scores[i], got[i][:p.n]...)
+			if i < len(jobs) {
+				jobs[i].takeDecoy(got[i][p.n:])
+			}
+		}
+	}
+	places := make([]*job, batch)
+	for i, j := range jobs {
+		m.take(j, scores[i], o)
+		if !j.greedy.done {
+			run.forget(i, j.greedy.next)
+			places[i] = j
+		}
+	}
+	if err := m.decodeDrafts(ctx, run, places, o); err != nil {
+		return err
+	}
+	for i, j := range places {
+		if j == nil {
+			continue
+		}
+		j.commit(j.greedy)
+		j.draft = nil
+		if !j.greedy.done {
+			if j.rows, err = run.keep(i); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scorePiece runs a piece from the trunk's last layer on in every batch row and scores its columns.
+func (m *Model) scorePiece(ctx context.Context, run *cacheRun, t *rowTrunk, p *rowPiece) ([][]rowScore, error) {
+	b := len(run.conds)
+	x, err := m.widened(p.x, b)
+	if err != nil {
+		return nil, err
+	}
+	rows := newRows{repeated(p.rows.ids[0], b), repeated(p.rows.pos[0], b), p.rows.branch}
+	if x, err = run.stepLayers(ctx, rows, x, t.first, m.Spec.Layers); err != nil {
+		return nil, err
+	}
+	defer free(x)
+	if len(p.idx) == 0 {
+		return make([][]rowScore, b), nil
+	}
+	return m.scoreRows(x, repeated(p.idx, b), repeated(p.want, b))
+}
