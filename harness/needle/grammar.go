@@ -18,14 +18,14 @@ type slot struct {
 	choices []string
 }
 
-// newGrammar reads patterns, one a line, with slots in braces; lists are the choices of a slot, one a line.
+// newGrammar reads patterns, one a line, with slots in braces; lists are the choices of a slot, separated by semicolons.
 func newGrammar(patterns string, lists map[string]string) *grammar {
 	choices := map[string][]string{}
 	for name, text := range lists {
-		choices[name] = lines(text)
+		choices[name] = trimmed(strings.SplitSeq(text, ";"))
 	}
 	g := &grammar{}
-	for _, p := range lines(patterns) {
+	for _, p := range trimmed(strings.Lines(patterns)) {
 		var slots []slot
 		for p != "" {
 			text, rest, ok := strings.Cut(p, "{")
@@ -47,11 +47,11 @@ func newGrammar(patterns string, lists map[string]string) *grammar {
 	return g
 }
 
-func lines(s string) []string {
+func trimmed(list iter.Seq[string]) []string {
 	var out []string
-	for l := range strings.Lines(s) {
-		if l = strings.TrimSpace(l); l != "" {
-			out = append(out, l)
+	for s := range list {
+		if s = strings.Join(strings.Fields(s), " "); s != "" {
+			out = append(out, s)
 		}
 	}
 	return out

@@ -93,12 +93,12 @@ var templates = []template{
 		forDet: "Dmitri Helga Farid Rosa Viktor Amaya Cedric Zofia Idris Noemi Ludwig Priya",
 		forTes: "Astrid Jorge Leila Magnus Petra Samir Wanda Emil Chiara Bogdan Hanna Tariq",
 		detect: []wording{
-			{"Before the boat sailed, {s} whispered {c} to a guard.", "Which code did the guard hear from {s}?", "The guard heard"},
-			{"In a hurry {s} scratched {c} on a slate and ran off.", "Which code was jotted down by {s}?", "The code was"},
+			{"Before the boat sailed, {s} whispered {c} to a guard.", "Which code did the guard hear from {s}?", "The code from {s} was"},
+			{"In a hurry {s} scratched {c} on a slate and ran off.", "Which code was jotted down by {s}?", "The code jotted down by {s} was"},
 		},
 		test: []wording{
-			{"On the back of a postcard {s} had pencilled {c} in haste.", "Which code comes from {s}?", "The code is"},
-			{"Only {c} was legible after {s} dropped the envelope.", "Which code was on the paper of {s}?", "The paper had"},
+			{"On the back of a postcard {s} had pencilled {c} in haste.", "Which code comes from {s}?", "The code from {s} is"},
+			{"Only {c} was legible after {s} dropped the envelope.", "Which code was on the paper of {s}?", "The code on the paper of {s} was"},
 		},
 	},
 	{
@@ -119,12 +119,12 @@ var templates = []template{
 		forDet: "safe vault trunk strongbox cabinet coffer casket briefcase suitcase locker",
 		forTes: "chest hatbox drawer wardrobe cupboard satchel toolbox cashbox bureau lunchbox",
 		detect: []wording{
-			{"Rotate the dial of the {s} to {c} and listen for the click.", "Which combination unlocks the {s}?", "The combination is"},
-			{"The {s} snaps ajar once somebody types {c} twice.", "Which code must be entered to get into the {s}?", "The code to enter is"},
+			{"Rotate the dial of the {s} to {c} and listen for the click.", "Which combination unlocks the {s}?", "The combination of the {s} is"},
+			{"The {s} snaps ajar once somebody types {c} twice.", "Which code must be entered to get into the {s}?", "The code for the {s} is"},
 		},
 		test: []wording{
-			{"Feed {c} to the lock and the {s} swings wide.", "Which sequence does the {s} require?", "The required sequence is"},
-			{"Nothing moves the {s} except {c}, spelled aloud.", "Which string of characters frees the {s}?", "The string is"},
+			{"Feed {c} to the lock and the {s} swings wide.", "Which sequence does the {s} require?", "The sequence for the {s} is"},
+			{"Nothing moves the {s} except {c}, spelled aloud.", "Which string of characters frees the {s}?", "The string that frees the {s} is"},
 		},
 	},
 	{
@@ -145,12 +145,12 @@ var templates = []template{
 		forDet: "lorry tractor hearse minibus motorcycle taxi ambulance jeep scooter limousine",
 		forTes: "truck van coach trolleybus bulldozer caravan pickup moped snowplough convertible",
 		detect: []wording{
-			{"A witness remembered {c} from the rear plate of the {s}.", "How is the {s} registered?", "It is registered as"},
-			{"Mud caked all of the {s} but the marking {c} near the bumper.", "Which code identifies the {s}?", "The identifying code is"},
+			{"A witness remembered {c} from the rear plate of the {s}.", "How is the {s} registered?", "The {s} is registered as"},
+			{"Mud caked all of the {s} but the marking {c} near the bumper.", "Which code identifies the {s}?", "The code of the {s} is"},
 		},
 		test: []wording{
-			{"The camera caught {c} as the {s} sped away.", "Which licence belongs to the {s}?", "The licence is"},
-			{"Police traced {c} abroad and then found the {s} in a ditch.", "Which tag does the {s} carry?", "The tag is"},
+			{"The camera caught {c} as the {s} sped away.", "Which licence belongs to the {s}?", "The licence of the {s} is"},
+			{"Police traced {c} abroad and then found the {s} in a ditch.", "Which tag does the {s} carry?", "The tag of the {s} is"},
 		},
 	},
 	{
@@ -171,12 +171,12 @@ var templates = []template{
 		forDet: "submarine trawler tugboat icebreaker schooner frigate yacht catamaran dinghy steamer",
 		forTes: "freighter whaler gondola kayak hovercraft lifeboat brigantine dredger galleon rowboat",
 		detect: []wording{
-			{"Radio operators reach the {s} by asking for {c} after dusk.", "Which call sign does the {s} answer to?", "The call sign is"},
-			{"Flags spelling {c} flew above the {s} for hours.", "Which signal did the {s} hoist?", "The signal was"},
+			{"Radio operators reach the {s} by asking for {c} after dusk.", "Which call sign does the {s} answer to?", "The call sign of the {s} is"},
+			{"Flags spelling {c} flew above the {s} for hours.", "Which signal did the {s} hoist?", "The signal of the {s} was"},
 		},
 		test: []wording{
-			{"In thick fog the {s} tapped out {c} by lamp.", "Which message was sent from the {s}?", "The message sent was"},
-			{"Across the stern of the {s} somebody had daubed {c} in tar.", "How does one tell the {s} from others?", "One can tell it by"},
+			{"In thick fog the {s} tapped out {c} by lamp.", "Which message was sent from the {s}?", "The message sent from the {s} was"},
+			{"Across the stern of the {s} somebody had daubed {c} in tar.", "Which code tells the {s} from others?", "The code of the {s} is"},
 		},
 	},
 }
