@@ -230,7 +230,7 @@ func TestSeparatePrompts(t *testing.T) {
 
 func shifted(t *testing.T, n int) *PromptFile {
 	f := tinyPrompts(t, n+4)
-	return &PromptFile{Source: "other.jsonl", SHA256: "x", Specs: f.Specs[4:], Total: n}
+	return &PromptFile{Source: "other.jsonl", SHA256: strings.Repeat("0", 64), Specs: f.Specs[4:], Total: n}
 }
 
 // TestConditions: names, order and heads of what a study asks.

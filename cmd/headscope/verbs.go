@@ -10,8 +10,8 @@ import (
 func verbs() []*verb {
 	return []*verb{
 		studyVerb(), detectVerb(), knockoutVerb(), promptsVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
-		dumpVerb(), showVerb(), serveVerb(),
-		inspectVerb(), verifyVerb(), mergeVerb(), importVerb(), doctorVerb(), versionVerb(),
+		dumpVerb(), showVerb(), serveVerb(), reportVerb(),
+		inspectVerb(), verifyVerb(), mergeVerb(), exportVerb(), schemaVerb(), importVerb(), doctorVerb(), versionVerb(),
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 type Entry struct {
 	Name  string // of the array, without .npy; of a file, its whole name
 	Shape []int  // empty: a scalar; of a file, nil
-	Data  any    // []float32, []int32 or []int64, row-major; []byte is a file
+	Data  any    // []float32, []float64, []int32 or []int64, row-major; []byte is a file
 }
 
 // epoch is 1980-01-01 in a zip directory: the first date it can tell, and the one numpy.savez writes.
@@ -120,12 +120,14 @@ func (e *Entry) check() error {
 		return nil
 	case []float32:
 		n = len(d)
+	case []float64:
+		n = len(d)
 	case []int32:
 		n = len(d)
 	case []int64:
 		n = len(d)
 	default:
-		return fmt.Errorf("got %T, want []float32, []int32, []int64 or []byte", e.Data)
+		return fmt.Errorf("got %T, want []float32, []float64, []int32, []int64 or []byte", e.Data)
 	}
 	if strings.HasSuffix(e.Name, ".npy") {
 		return errors.New("the suffix .npy is added")
@@ -156,6 +158,10 @@ func (e *Entry) write(z *zip.Writer) error {
 	case []float32:
 		return writeArray(w, header("<f4", e.Shape), d, func(b []byte, v float32) []byte {
 			return binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+		})
+	case []float64:
+		return writeArray(w, header("<f8", e.Shape), d, func(b []byte, v float64) []byte {
+			return binary.LittleEndian.AppendUint64(b, math.Float64bits(v))
 		})
 	case []int32:
 		return writeArray(w, header("<i4", e.Shape), d, func(b []byte, v int32) []byte { return binary.LittleEndian.AppendUint32(b, uint32(v)) })
