@@ -1,0 +1,207 @@
+package harness
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/patch"
+)
+
+// dryStage is a stage as it will be run, or as much as is known of it.
+type dryStage struct {
+	name    string
+	prompts []*Prompt
+	conds   []condition
+	guessed bool // the heads are not known: those of conds stand in for them
+}
+
+// drystages lists the stages. Heads that are still to be detected are stood in for.
+func (s *Study) drystages() ([]dryStage, error) {
+	spec := &s.o.Checkpoint.Spec
+	e := newEvidence(s.Plan, Shape{spec.Layers, spec.Heads, spec.KVHeads}, nil)
+	var out []dryStage
+	if s.Plan.Detect != nil {
+		out = append(out, dryStage{StageDetect, s.detects, []condition{s.Plan.detectCondition()}, false})
+	}
+	if k := s.Plan.Knockout; k != nil {
+		st := dryStage{StageKnockout, s.prompts, nil, s.Plan.Detect != nil && k.Heads == nil}
+		if st.guessed {
+			st.conds = s.guessedConditions()
+		} else {
+			var err error
+			if st.conds, err = e.conditions(); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, st)
+	}
+	if len(s.variants) > 0 {
+		out = append(out, dryStage{StageVariants, s.variants, []condition{{name: baseline}}, false})
+	}
+	return out, nil
+}
+
+// guessedConditions are as many as there can be, each with a set of heads spread over the layers.
+func (s *Study) guessedConditions() []condition {
+	spec, k := &s.o.Checkpoint.Spec, s.Plan.Knockout
+	n := k.Top
+	if n == 0 {
+		n = max(1, spec.Layers*spec.Heads/50)
+	}
+	n = min(n, spec.Layers*spec.Heads)
+	set := func(i int) heads.Set {
+		var out []decoder.Head
+		for j := range n {
+			at := (j*spec.Layers*spec.Heads/n + i) % (spec.Layers * spec.Heads)
+			out = append(out, decoder.Head{Layer: at / spec.Heads, Index: at % spec.Heads})
+		}
+		return heads.NewSet(out...)
+	}
+	var out []condition
+	if !s.Plan.sharesBaseline() {
+		out = append(out, condition{name: baseline})
+	}
+	for _, scope := range k.Scopes {
+		count := 1 + len(k.Pools)*k.Controls[scope]
+		if k.Cuts && k.Top == 0 {
+			count += 2
+		}
+		for i := range count {
+			hs := set(i)
+			out = append(out, condition{name: fmt.Sprintf("set%d@%s", i, scope), edits: patch.ZeroHeads(hs, scope), heads: hs, scope: scope})
+		}
+	}
+	for _, c := range s.Plan.Conditions {
+		out = append(out, condition{name: c.Name, edits: c.Edits})
+	}
+	return out
+}
+
+// firstRow is the first row that a condition edits, -1 for none.
+func (c *condition) firstRow(p *Prompt) int {
+	first := -1
+	for _, e := range c.edits {
+		if rows, err := e.Scope.Resolve(len(p.IDs), p.Question); err == nil && (first < 0 || rows.Lo < first) {
+			first = rows.Lo
+		}
+	}
+	return first
+}
+
+// firstLayer is the first layer that a condition edits.
+func (c *condition) firstLayer(layers int) int {
+	first := layers
+	for _, e := range c.edits {
+		for _, h := range e.Heads {
+			first = min(first, h.Layer)
+		}
+	}
+	return first
+}
+
+// geometry is what FLOPs follow from.
+type geometry struct{ layers, layerParams, attention, output float64 }
+
+func (s *Study) geometry() geometry {
+	p := &s.o.Checkpoint.Spec
+	q, kv := float64(p.Heads*p.HeadDim), float64(p.KVHeads*p.HeadDim)
+	hidden := float64(p.Hidden)
+	return geometry{
+		layers: float64(p.Layers), layerParams: hidden*(2*q+2*kv) + 3*hidden*float64(p.Intermediate),
+		attention: 4 * q, output: 2 * hidden * float64(p.Vocab),
+	}
+}
+
+// rows is the FLOPs of n rows that end at position end, in a share of the layers: 2 x parameters a row, and 4 x heads x head_dim for
+// each key that a row sees.
+func (g geometry) rows(n, end int, share float64) float64 {
+	first := end - n
+	keys := float64(n)*float64(first) + float64(n)*float64(n+1)/2
+	return share * g.layers * (2*g.layerParams*float64(n) + g.attention*keys)
+}
+
+// estimate counts a stage's work, as the decoder carries it out: the unmodified model and conditions that edit early rows in whole
+// passes, the layers before their first edit left out, the others over the unmodified model's cache.
+func (st *dryStage) estimate(s *Study) StageEstimate {
+	e := StageEstimate{Name: st.name, Prompts: len(st.prompts), Conditions: len(st.conds), Trials: len(st.prompts) * len(st.conds)}
+	g, maxNew := s.geometry(), s.Plan.MaxNew
+	for _, p := range st.prompts {
+		t, answer := len(p.IDs), len(p.Answer)
+		var w Work
+		whole := func(share float64) {
+			n := t + answer
+			w.WholePasses++
+			w.WholeTokens += int64(n)
+			w.WholeFLOPs += g.rows(n, n, share) + g.output*float64(answer+1)
+		}
+		base := false
+		for i := range st.conds {
+			c := &st.conds[i]
+			lo := c.firstRow(p)
+			switch {
+			case lo < 0:
+				base = true
+				continue
+			case lo == 0 || c.probe:
+				share := 1.0
+				if !st.guessed && !c.probe {
+					share = 1 - float64(c.firstLayer(int(g.layers)))/g.layers
+				}
+				whole(share)
+			default:
+				base = true
+				n := t + answer - lo
+				w.RowPasses++
+				w.RowTokens += int64(n)
+				w.RowFLOPs += g.rows(n, t+answer, 1) + g.output*float64(answer+1)
+			}
+		}
+		if base {
+			whole(1)
+		}
+		w.DecodeTokens = int64(len(st.conds) * maxNew)
+		w.DecodeFLOPs = float64(len(st.conds)) * (g.rows(maxNew, t+maxNew, 1) + g.output*float64(maxNew))
+		e.Work.add(w)
+	}
+	return e
+}
+
+// memory estimates the largest that is held at once.
+func (s *Study) memory(stages []dryStage) MemoryEstimate {
+	c := s.o.Checkpoint
+	spec := &c.Spec
+	size := int64(4)
+	if s.Plan.Run.DType == "bfloat16" {
+		size = 2
+	}
+	var m MemoryEstimate
+	for _, name := range c.Weights.Names() {
+		if info, ok := c.Weights.Info(name); ok {
+			m.Weights += int64(info.Elements()) * size
+		}
+	}
+	longest, whole := 0, 1
+	for _, st := range stages {
+		for _, p := range st.prompts {
+			longest = max(longest, len(p.IDs)+max(len(p.Answer), s.Plan.MaxNew))
+		}
+		n := 1
+		for i := range st.conds {
+			if len(st.prompts) > 0 && st.conds[i].firstRow(st.prompts[0]) == 0 {
+				n++
+			}
+		}
+		whole = max(whole, n)
+	}
+	batch, t := int64(s.Plan.Run.Batch), int64(longest)
+	cache := 2 * int64(spec.Layers) * int64(spec.KVHeads*spec.HeadDim) * t * size
+	const budget = 512 << 20 // what the decoder keeps of several groups of prompts together
+	m.Caches = max(batch*int64(whole)*cache, min(budget, batch*int64(whole)*cache*int64(s.Plan.Run.Unit)))
+	row := 4*int64(spec.Hidden) + 3*int64(spec.Intermediate) + int64((2*spec.Heads+2*spec.KVHeads)*spec.HeadDim)
+	tile := max(128, t/16)
+	m.Activations = batch*(t*row*4+2*4*int64(spec.Heads)*tile*t) + int64(math.Max(8, float64(s.Plan.Run.DecodeBatch)))*int64(spec.Vocab)*4*int64(1+len(s.prompts[0].Answer))
+	m.Activations += int64(whole) * batch * t * int64(spec.Hidden) * size // a residual of each condition is in flight
+	return m
+}
