@@ -49,30 +49,70 @@ func (d *Detection) Score(name string) (heads.Scores, bool) {
 
 // detect turns the probed trials into scores. Failed trials are left out.
 func detect(e *evidence) (*Detection, error) {
-	prompts, trials, threshold := e.detects, e.trials[StageDetect], e.plan.Detect.Threshold
-	d := &Detection{Threshold: threshold, NoCopyTF: []PromptFailure{}, Cuts: []Cut{}, Ties: heads.Set{}}
-	write := heads.NewScores("write_norm", e.shape.Layers, e.shape.Heads)
-	var all, copying []heads.Observation
-	for i, t := range trials {
+	d := &Detection{Threshold: e.plan.Detect.Threshold, NoCopyTF: []PromptFailure{}, Cuts: []Cut{}, Ties: heads.Set{}}
+	all, copying, err := d.observe(e)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return nil, &hintError{fmt.Errorf("detect: all %d prompts failed", len(e.trials[StageDetect])), "lower --batch, or free memory on the device"}
+	}
+	obs, err := heads.NewObservations(e.shape.Layers, e.shape.Heads, all)
+	if err != nil {
+		return nil, fmt.Errorf("detect: %w", err)
+	}
+	argmax, mass := obs.ArgmaxLast(), obs.MassLast()
+	d.Scores = []heads.Scores{argmax, mass, obs.ArgmaxCode()}
+	if d.CopyTFOf = len(copying); d.CopyTFOf > 0 {
+		co, err := heads.NewObservations(e.shape.Layers, e.shape.Heads, copying)
+		if err != nil {
+			return nil, fmt.Errorf("detect: %w", err)
+		}
+		s, err := co.CopyTF()
+		if err != nil {
+			return nil, fmt.Errorf("detect: %w", err)
+		}
+		d.Scores = append(d.Scores, s)
+	}
+	write, err := writeNorms(e)
+	if err != nil {
+		return nil, err
+	}
+	d.Scores = append(d.Scores, write)
+	if err := d.addRepeat(e); err != nil {
+		return nil, err
+	}
+	d.ranking = argmax.Ranking(mass)
+	found := argmax.AtLeast(d.Threshold)
+	d.Heads, d.Hits = d.ranking.Only(found), obs.Hits(found)
+	d.Borderline = argmax.Borderline(d.Threshold)
+	d.cut(argmax)
+	if e.plan.Knockout != nil && e.plan.Knockout.Top > 0 {
+		d.Ties = argmax.TiesAt(e.plan.Knockout.Top)
+	}
+	for _, c := range obs.CloseCalls(closeAttention) {
+		if c.Row == 0 {
+			d.CloseCalls++
+		}
+	}
+	return d, nil
+}
+
+// observe lists what was seen of each prompt, and of those that copy_tf can be asked of.
+func (d *Detection) observe(e *evidence) (all, copying []heads.Observation, err error) {
+	for i, t := range e.trials[StageDetect] {
 		if t.Outcome == Failed {
 			continue
 		}
 		if t.Attention == nil {
-			return nil, fmt.Errorf("trial of prompt %s holds no attention", t.Prompt)
+			return nil, nil, fmt.Errorf("trial of prompt %s holds no attention", t.Prompt)
 		}
 		for _, row := range t.Attention.Mass {
 			if slices.ContainsFunc(row, func(x float32) bool { return x != x }) {
-				return nil, fmt.Errorf("detect: prompt %s: %w", t.Prompt, errNotFinite("attention weights are"))
+				return nil, nil, fmt.Errorf("detect: prompt %s: %w", t.Prompt, errNotFinite("attention weights are"))
 			}
 		}
-		if len(t.Attention.Write) != len(write.Data) {
-			return nil, fmt.Errorf("trial of prompt %s: %d write norms, want %d", t.Prompt, len(t.Attention.Write), len(write.Data))
-		}
-		for k, w := range t.Attention.Write {
-			write.Data[k] += float64(w)
-		}
-		write.N++
-		p := &prompts[i]
+		p := &e.detects[i]
 		o := heads.Observation{Prompt: i, Needle: p.Needle, Code: p.Code, Rows: t.Attention.rows()}
 		for _, id := range p.IDs {
 			o.Tokens = append(o.Tokens, int(id))
@@ -87,48 +127,28 @@ func detect(e *evidence) (*Detection, error) {
 			copying = append(copying, o)
 		}
 	}
-	if len(all) == 0 {
-		return nil, &hintError{fmt.Errorf("detect: all %d prompts failed", len(trials)), "lower --batch, or free memory on the device"}
-	}
-	obs, err := heads.NewObservations(e.shape.Layers, e.shape.Heads, all)
-	if err != nil {
-		return nil, fmt.Errorf("detect: %w", err)
-	}
-	argmax, mass := obs.ArgmaxLast(), obs.MassLast()
-	d.Scores = []heads.Scores{argmax, mass, obs.ArgmaxCode()}
-	if len(copying) > 0 {
-		co, err := heads.NewObservations(e.shape.Layers, e.shape.Heads, copying)
-		if err != nil {
-			return nil, fmt.Errorf("detect: %w", err)
+	return all, copying, nil
+}
+
+// writeNorms is the mean over prompts of the norm of what each head adds to the residual at the answer's rows.
+func writeNorms(e *evidence) (heads.Scores, error) {
+	s := heads.NewScores("write_norm", e.shape.Layers, e.shape.Heads)
+	for _, t := range e.trials[StageDetect] {
+		if t.Outcome == Failed {
+			continue
 		}
-		s, err := co.CopyTF()
-		if err != nil {
-			return nil, fmt.Errorf("detect: %w", err)
+		if len(t.Attention.Write) != len(s.Data) {
+			return s, fmt.Errorf("trial of prompt %s: %d write norms, want %d", t.Prompt, len(t.Attention.Write), len(s.Data))
 		}
-		d.Scores = append(d.Scores, s)
-	}
-	d.CopyTFOf = len(copying)
-	for i := range write.Data {
-		write.Data[i] /= float64(write.N)
-	}
-	d.Scores = append(d.Scores, write)
-	if err := d.addRepeat(e); err != nil {
-		return nil, err
-	}
-	d.ranking = argmax.Ranking(mass)
-	found := argmax.AtLeast(threshold)
-	d.Heads, d.Hits = d.ranking.Only(found), obs.Hits(found)
-	d.Borderline = argmax.Borderline(threshold)
-	d.cut(argmax)
-	if e.plan.Knockout != nil && e.plan.Knockout.Top > 0 {
-		d.Ties = argmax.TiesAt(e.plan.Knockout.Top)
-	}
-	for _, c := range obs.CloseCalls(closeAttention) {
-		if c.Row == 0 {
-			d.CloseCalls++
+		for k, w := range t.Attention.Write {
+			s.Data[k] += float64(w)
 		}
+		s.N++
 	}
-	return d, nil
+	for i := range s.Data {
+		s.Data[i] /= float64(s.N)
+	}
+	return s, nil
 }
 
 // addRepeat adds the scores of the repeated random sequences, where they were asked for.

@@ -81,17 +81,29 @@ func (r *Result) writeDetection(out *printer, v View) {
 	out.line("")
 }
 
-// conditionRows is the table of conditions.
+// conditionRows is the table of conditions, by the plan's primary outcome.
 func (r *Result) conditionRows() [][]string {
-	rows := [][]string{{"condition", "n", "recall", "95 %", "log p(answer)", "change", "95 %", "McNemar p"}}
+	margin, equivalence := r.Plan.Primary.Metric == metricMargin, r.Plan.Statistics.Equivalence
+	name := "log p(answer)"
+	if margin {
+		name = "margin"
+	}
+	head := []string{"condition", "n", "recall", "95 %", name, "change", "95 %", "McNemar p"}
+	if equivalence > 0 {
+		head = append(head, fmt.Sprintf("within %g", equivalence))
+	}
+	rows := [][]string{head}
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
 		m := &c.Metrics
-		row := []string{
-			r.title(c), strconv.Itoa(m.Recall.Of), show(m.Recall, 2), interval(m.Recall, 2), show(m.SumLogProb, 3), "", "", "",
+		value, change := m.SumLogProb, m.Change
+		if margin {
+			value, change = m.Margin, m.MarginChange
 		}
-		if m.Change != nil {
-			row[5], row[6] = signed(*m.Change, 3), interval(*m.Change, 3)
+		row := make([]string, len(head))
+		copy(row, []string{r.title(c), strconv.Itoa(m.Recall.Of), show(m.Recall, 2), interval(m.Recall, 2), show(value, 3)})
+		if change != nil {
+			row[5], row[6] = signed(*change, 3), interval(*change, 3)
 		}
 		if m.McNemar != nil {
 			row[7] = "-"
@@ -99,9 +111,39 @@ func (r *Result) conditionRows() [][]string {
 				row[7] = strconv.FormatFloat(float64(m.McNemar.P), 'g', 2, 64)
 			}
 		}
+		if e := m.Equivalence; e != nil && equivalence > 0 {
+			row[8] = map[bool]string{true: "yes", false: "no"}[e.Equivalent]
+		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// templateNotes say how the unmodified model does by template, and without what it is asked about.
+func (r *Result) templateNotes() []string {
+	var n []string
+	if len(r.Templates) > 1 || len(r.Templates) == 1 && r.Templates[0].Template != "" {
+		line := "Templates, unmodified (recall, margin):"
+		for i, t := range r.Templates {
+			if i > 0 {
+				line += ";"
+			}
+			line += fmt.Sprintf(" %s %s, %s", t.Template, show(t.Recall, 2), show(t.Margin, 2))
+			if t.Place == "floor" || t.Place == "ceiling" {
+				line += " (" + t.Place + ")"
+			}
+		}
+		n = append(n, line+".")
+	}
+	for _, v := range r.Variants {
+		n = append(n, fmt.Sprintf("Unmodified, %s: recall %s, log p(answer) %s, margin %s, n = %d.",
+			map[string]string{VariantAbsent: "neither needle nor decoy", VariantDecoyOnly: "decoy without needle", VariantNoDecoy: "needle without decoy"}[v.Variant],
+			show(v.Recall, 2), show(v.SumLogProb, 2), show(v.Margin, 2), v.Recall.Of))
+	}
+	if len(r.Refused) > 0 {
+		n = append(n, fmt.Sprintf("%d prompts could not be made, the first %s: %s.", len(r.Refused), r.Refused[0].Prompt, r.Refused[0].Reason))
+	}
+	return n
 }
 
 func (r *Result) title(c *ConditionResult) string {
@@ -113,6 +155,10 @@ func (r *Result) title(c *ConditionResult) string {
 	case c.ControlOf != "":
 		name, _, _ := strings.Cut(c.Name, "@")
 		return fmt.Sprintf("  %s: %d others%s", name, len(c.Heads), scope)
+	case c.Name == "sure@"+string(c.Scope):
+		return fmt.Sprintf("without the %d sure ones%s", len(c.Heads), scope)
+	case c.Name == "wide@"+string(c.Scope):
+		return fmt.Sprintf("without %d, borderline ones too%s", len(c.Heads), scope)
 	case c.Scope != "":
 		return fmt.Sprintf("without %d heads%s", len(c.Heads), scope)
 	case c.Stage == StageDetect && r.Plan.DetectPrompts != nil:
@@ -125,9 +171,16 @@ func (r *Result) title(c *ConditionResult) string {
 func (r *Result) notes() []string {
 	n := []string{"recall: the answer stands in the greedy text; interval: Wilson. log p(answer): sum over its tokens, mean over prompts;",
 		"change: against unmodified on the same prompts, bootstrap over prompts. McNemar p is about prompts only."}
-	if m := r.Metrics; m != nil && (float64(m.Recall.Value) > 0.95 || float64(m.Recall.Value) < 0.2) {
+	if r.Plan.Primary.Metric == metricMargin {
+		n[0] = "recall: the answer stands in the greedy text; interval: Wilson. margin: log p(answer) - log p(decoy), nats, mean over prompts;"
+	}
+	if e := r.Plan.Statistics.Equivalence; e > 0 && r.Plan.Knockout != nil {
+		n = append(n, fmt.Sprintf("within %g: the change's 90 %% interval lies within %g nats of none (two one-sided tests); no does not mean a difference.", e, e))
+	}
+	n = append(n, r.templateNotes()...)
+	if m := r.Metrics; m != nil && (float64(m.Recall.Value) > ceilingRecall || float64(m.Recall.Value) < floorRecall) {
 		place := "ceiling"
-		if float64(m.Recall.Value) < 0.2 {
+		if float64(m.Recall.Value) < floorRecall {
 			place = "floor"
 		}
 		n = append(n, fmt.Sprintf("The unmodified model's recall is at the %s (%s): read small effects off the log-probability.", place, show(m.Recall, 2)))
