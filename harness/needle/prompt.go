@@ -11,7 +11,7 @@ import (
 // length.
 type Variant string
 
-// What a code stands in. Base is always made.
+// The variants: which of needle and decoy a prompt holds. Base is always made.
 const (
 	Base      Variant = "base"       // needle and decoy
 	Donor     Variant = "donor"      // another code in the needle's place; all other tokens are those of Base
