@@ -3,7 +3,9 @@ package harness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -57,8 +59,9 @@ func (d *Dumped) find(t *testing.T, name string) *Array {
 // TestDumpPasses: a dump that takes many passes is that of one pass.
 func TestDumpPasses(t *testing.T) {
 	p := tinyPassage(t, PassageRequest{Text: "The code is K1Q. The sea is far."})
+	c, _ := tinyModel(t)
 	one := dumpTiny(t, p, nil)
-	many := dumpTiny(t, p, func(r *DumpRequest) { r.passBytes = 4 * 3 * 4 * int64(p.T()+128) * 4 }) // four rows of attention a pass, one layer
+	many := dumpTiny(t, p, func(r *DumpRequest) { r.passBytes = 4 * 4 * int64(c.Spec.Layers*c.Spec.Heads*(p.T()+128)) }) // four rows of attention a pass
 	if one.Passes != 1 || many.Passes != (p.T()+3)/4 || many.Passes <= 3 {
 		t.Errorf("%d and %d passes for %d rows", one.Passes, many.Passes, p.T())
 	}
@@ -81,11 +84,13 @@ func TestDumpChoice(t *testing.T) {
 	whole := dumpTiny(t, p, nil)
 	c, _ := tinyModel(t)
 	n, d, last := p.T(), c.Spec.HeadDim, p.T()-1
+	nh, kv := c.Spec.Heads, c.Spec.KVHeads
+	names := fmt.Sprintf("L2H%d,L1H1,L2H1", nh-1)
 	for _, rows := range [][]int{{last}, {0, 3, last}} {
 		some := dumpTiny(t, p, func(r *DumpRequest) {
 			r.Rows = rows
 			var err error
-			if r.Choice, err = ChooseHeads(&c.Spec, "", "L2H3,L1H1,L2H1"); err != nil {
+			if r.Choice, err = ChooseHeads(&c.Spec, "", names); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -97,26 +102,26 @@ func TestDumpChoice(t *testing.T) {
 				t.Errorf("%s was not asked for", a.Name)
 			}
 		}
-		if got := some.find(t, "layer02/heads").Ints; !slices.Equal(got, []int32{1, 3}) {
+		if got := some.find(t, "layer02/heads").Ints; !slices.Equal(got, []int32{1, int32(nh - 1)}) {
 			t.Errorf("heads %v", got)
 		}
-		if got := some.find(t, "layer02/kv_heads").Ints; !slices.Equal(got, []int32{0, 1}) {
+		if got := some.find(t, "layer02/kv_heads").Ints; !slices.Equal(got, []int32{0, int32(kv - 1)}) {
 			t.Errorf("kv heads %v", got)
 		}
 		if got := some.find(t, "layer01/kv_heads").Ints; !slices.Equal(got, []int32{0}) {
 			t.Errorf("kv heads %v", got)
 		}
 		for i, row := range rows {
-			for name, at := range map[string]struct{ from, of, to, n int }{ // value number, in the whole and in the chosen
-				"layer02/z":         {(row*4 + 3) * d, 0, (i*2 + 1) * d, d},
-				"layer02/q":         {(row*4 + 1) * d, 0, (i*2 + 0) * d, d},
-				"layer02/q_rot":     {(row*4 + 3) * d, 0, (i*2 + 1) * d, d},
-				"layer01/k":         {(row*2 + 0) * d, 0, row * d, d}, // keys are those of all tokens
-				"layer02/k_rot":     {(row*2 + 1) * d, 0, (row*2 + 1) * d, d},
-				"layer02/v":         {(row*2 + 1) * d, 0, (row*2 + 1) * d, d},
-				"layer02/attention": {(3*n + row) * n, 0, (1*len(rows) + i) * n, n},
-				"layer02/residual":  {row * c.Spec.Hidden, 0, i * c.Spec.Hidden, c.Spec.Hidden},
-				"logits":            {row * c.Spec.Vocab, 0, i * c.Spec.Vocab, c.Spec.Vocab},
+			for name, at := range map[string]struct{ from, to, n int }{ // value number, in the whole and in the chosen
+				"layer02/z":         {(row*nh + nh - 1) * d, (i*2 + 1) * d, d},
+				"layer02/q":         {(row*nh + 1) * d, (i*2 + 0) * d, d},
+				"layer02/q_rot":     {(row*nh + nh - 1) * d, (i*2 + 1) * d, d},
+				"layer01/k":         {row * kv * d, row * d, d}, // keys are those of all tokens
+				"layer02/k_rot":     {(row*kv + kv - 1) * d, (row*2 + 1) * d, d},
+				"layer02/v":         {(row*kv + kv - 1) * d, (row*2 + 1) * d, d},
+				"layer02/attention": {((nh-1)*n + row) * n, (1*len(rows) + i) * n, n},
+				"layer02/residual":  {row * c.Spec.Hidden, i * c.Spec.Hidden, c.Spec.Hidden},
+				"logits":            {row * c.Spec.Vocab, i * c.Spec.Vocab, c.Spec.Vocab},
 			} {
 				a, b := whole.find(t, name).Floats[at.from:][:at.n], some.find(t, name).Floats[at.to:][:at.n]
 				for k := range a {
@@ -141,9 +146,10 @@ func TestDumpDescribes(t *testing.T) {
 	if len(d.Meta.Arrays) != len(d.Arrays) || d.Meta.Model.WeightsSHA256 == "" || d.Meta.Model.TokenizerSHA256 == "" || len(d.Meta.Rope.InvFreq) != 8 {
 		t.Errorf("got %+v", d.Meta)
 	}
+	c, _ := tinyModel(t)
 	n := p.T()
 	a := d.find(t, "layer01/attention")
-	for h := range 4 {
+	for h := range c.Spec.Heads {
 		for row := range n {
 			sum := 0.0
 			for key, w := range a.Floats[(h*n+row)*n:][:n] {
@@ -209,21 +215,27 @@ func TestRowsAndHeads(t *testing.T) {
 		}
 	}
 	c, _ := tinyModel(t)
+	every := make([]int, c.Spec.Heads)
+	for h := range every {
+		every[h] = h
+	}
 	for _, test := range []struct {
 		layers, list string
-		want         string
+		want         HeadChoice
 	}{
-		{"", "", "[0 1 2] map[0:[0 1 2 3] 1:[0 1 2 3] 2:[0 1 2 3]]"}, {"-1", "1-2", "[2] map[2:[1 2]]"}, {"", "L2H3,L0H1,L2H0", "[0 2] map[0:[1] 2:[0 3]]"},
-		{"1,1,0", "all", "[0 1] map[0:[0 1 2 3] 1:[0 1 2 3]]"},
+		{"", "", HeadChoice{[]int{0, 1, 2}, map[int][]int{0: every, 1: every, 2: every}}},
+		{"-1", "1-2", HeadChoice{[]int{2}, map[int][]int{2: {1, 2}}}},
+		{"", "L2H3,L0H1,L2H0", HeadChoice{[]int{0, 2}, map[int][]int{0: {1}, 2: {0, 3}}}},
+		{"1,1,0", "all", HeadChoice{[]int{0, 1}, map[int][]int{0: every, 1: every}}},
 	} {
 		got, err := ChooseHeads(&c.Spec, test.layers, test.list)
 		if err != nil {
 			t.Errorf("%q %q: %v", test.layers, test.list, err)
-		} else if s := strings.TrimSpace(sprint(got.Layers) + " " + sprint(got.Heads)); s != test.want {
-			t.Errorf("%q %q: got %s, want %s", test.layers, test.list, s, test.want)
+		} else if !reflect.DeepEqual(*got, test.want) {
+			t.Errorf("%q %q: got %v, want %v", test.layers, test.list, *got, test.want)
 		}
 	}
-	for _, test := range [][2]string{{"3", ""}, {"", "4"}, {"1", "L1H1"}, {"", "L3H0"}, {"", "L1"}, {"x", ""}} {
+	for _, test := range [][2]string{{"3", ""}, {"", fmt.Sprint(c.Spec.Heads)}, {"1", "L1H1"}, {"", "L3H0"}, {"", "L1"}, {"x", ""}} {
 		if got, err := ChooseHeads(&c.Spec, test[0], test[1]); err == nil {
 			t.Errorf("%q: got %v, want an error", test, got)
 		}

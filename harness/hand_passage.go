@@ -186,7 +186,11 @@ func promptPassage(c *loader.Checkpoint, r *PassageRequest) (*Passage, error) {
 	if p.Tokens, err = Tokenize(c.Tokenizer, spec.Text, spec.AddSpecial == nil || *spec.AddSpecial); err != nil {
 		return nil, err
 	}
-	p.Spans = []NamedSpan{{"needle", prompt.Needle}, {"code", prompt.Code}}
+	for _, s := range []NamedSpan{{"needle", prompt.Needle}, {"code", prompt.Code}} {
+		if s.Rows.Len() > 0 { // a variant may lack them
+			p.Spans = append(p.Spans, s)
+		}
+	}
 	if spec.Question != nil {
 		q, err := p.span("question", *spec.Question)
 		if err != nil {
@@ -195,6 +199,9 @@ func promptPassage(c *loader.Checkpoint, r *PassageRequest) (*Passage, error) {
 		p.Spans = append(p.Spans, q)
 	}
 	for i, d := range spec.Decoys {
+		if spec.leavesDecoyOut() {
+			break
+		}
 		name := "decoy"
 		if i > 0 {
 			name += strconv.Itoa(i)

@@ -13,8 +13,6 @@ import (
 	"github.com/headscope/headscope/loader/decoder"
 )
 
-func sprint(v any) string { return fmt.Sprint(v) }
-
 // shown is a made-up row of attention over tokens; weights are given by token.
 func shown(tokens []Token, row int, weights map[int]float32) *Attended {
 	p := &Passage{IDs: idsOf(tokens), Tokens: tokens}

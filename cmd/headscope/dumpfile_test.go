@@ -123,11 +123,11 @@ func TestDumpNumPy(t *testing.T) {
 	command(t, exitDone, "dump", model, "The code is K1Q.", "--device", "go", "--what", "all", "--heads", "L1H1,L1H3", "--rows", "2,-1", "--out", path)
 	snippet = strings.NewReplacer("layer20", "layer01", "[3, -1]", "[1, -1]").Replace(snippet)
 	script := snippet + `
-l = "layer01/"
+l, group = "layer01/", meta["model"]["heads"] // meta["model"]["kv_heads"]
 assert f["tokens"].dtype == np.int32 and len(f["tokens"]) == len(meta["labels"]) == f[l + "attention"].shape[2]
 assert "".join(meta["labels"]) == "The code is K1Q."
 for i, head in enumerate(f[l + "heads"]):
-    kv = list(f[l + "kv_heads"]).index(head // 2)
+    kv = list(f[l + "kv_heads"]).index(head // group)
     for r, row in enumerate(f["rows"]):
         s = f[l + "k_rot"][: row + 1, kv].astype(np.float64) @ f[l + "q_rot"][r, i] / np.sqrt(16)
         p = np.exp(s - s.max())
