@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -22,9 +23,6 @@ type Entry struct {
 	Shape []int  // empty: a scalar; of a file, nil
 	Data  any    // []float32, []float64, []int32 or []int64, row-major; []byte is a file
 }
-
-// epoch is 1980-01-01 in a zip directory: the first date it can tell, and the one numpy.savez writes.
-const epoch = 1<<5 | 1
 
 // Write writes an archive of the entries in the order given. Errors name the entry.
 func Write(w io.Writer, entries []Entry) error {
@@ -146,7 +144,9 @@ func (e *Entry) check() error {
 }
 
 func (e *Entry) write(z *zip.Writer) error {
-	w, err := z.CreateHeader(&zip.FileHeader{Name: e.member(), Method: zip.Store, ModifiedDate: epoch})
+	// The first date that an archive can tell, and the one that numpy.savez writes.
+	date := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+	w, err := z.CreateHeader(&zip.FileHeader{Name: e.member(), Method: zip.Store, Modified: date})
 	if err != nil {
 		return err
 	}
