@@ -20,6 +20,7 @@ func entries() []npz.Entry {
 		{Name: "layer05/z", Shape: []int{2, 3}, Data: []float32{1, -2.5, float32(math.Inf(1)), float32(math.NaN()), 0, 1e-40}},
 		{Name: "tokens", Shape: []int{4}, Data: []int32{-1, 2, math.MaxInt32, math.MinInt32}},
 		{Name: "wide", Shape: []int{1, 2}, Data: []int64{math.MaxInt64, math.MinInt64}},
+		{Name: "double", Shape: []int{2}, Data: []float64{0.1, math.Inf(-1)}},
 		{Name: "scalar", Data: []float32{7}},
 		{Name: "none", Shape: []int{0, 5}, Data: []float32{}},
 		{Name: "meta.json", Data: []byte(`{"é": 1}`)},
@@ -113,7 +114,7 @@ func TestRefused(t *testing.T) {
 		{Name: "a", Shape: []int{2}, Data: []float32{1}},
 		{Name: "a", Shape: []int{-1}, Data: []float32{1}},
 		{Name: "a", Shape: []int{math.MaxInt, 3}, Data: []float32{1}},
-		{Name: "a", Data: []float64{1}},
+		{Name: "a", Data: []string{"1"}},
 		{Name: "a", Data: nil},
 		{Name: "a.npy", Data: []byte("x")},
 		{Name: "a", Shape: []int{1}, Data: []byte("x")},
@@ -195,11 +196,12 @@ func TestNumPy(t *testing.T) {
 	out, err := exec.Command(python, "-c", `
 import sys, numpy as np
 z = np.load(sys.argv[1])
-assert z.files == ["layer05/z", "tokens", "wide", "scalar", "none", "meta.json"], z.files
+assert z.files == ["layer05/z", "tokens", "wide", "double", "scalar", "none", "meta.json"], z.files
 assert z["layer05/z"].dtype == np.float32 and z["layer05/z"].shape == (2, 3)
 np.testing.assert_array_equal(z["layer05/z"], np.array([[1, -2.5, np.inf], [np.nan, 0, 1e-40]], np.float32))
 assert z["tokens"].dtype == np.int32 and z["tokens"].tolist() == [-1, 2, 2**31 - 1, -2**31]
 assert z["wide"].dtype == np.int64 and z["wide"].tolist() == [[2**63 - 1, -2**63]]
+assert z["double"].dtype == np.float64 and z["double"].tolist() == [0.1, -np.inf]
 assert z["scalar"].shape == () and z["scalar"] == 7
 assert z["none"].shape == (0, 5)
 assert z["meta.json"].decode() == '{"é": 1}'
