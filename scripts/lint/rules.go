@@ -30,11 +30,11 @@ var rank = map[string]int{
 	"patch":              5,
 	"harness/needle":     6,
 	"harness/pretrain":   6,
-	"harness/report":     6,
 	"harness":            7,
 	"harness/...":        6,
-	"cmd/...":            8,
-	"scripts/...":        9,
+	"harness/report":     8,
+	"cmd/...":            9,
+	"scripts/...":        10,
 }
 
 // leaf rooms import no package of ours, not even one of lower rank.
