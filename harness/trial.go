@@ -83,9 +83,9 @@ func (t *Trial) fill(r *decoder.Reply) {
 	for _, x := range t.LogProb {
 		t.Sum += x
 	}
-	t.Decoy, t.Margin = numbers(r.Decoy), Number(math.NaN())
-	if len(r.Decoy) > 0 {
-		t.Margin = t.Sum
+	t.Margin = Number(math.NaN())
+	if len(r.Decoy) > 0 { // else nil, as it is read back
+		t.Decoy, t.Margin = numbers(r.Decoy), t.Sum
 		for _, x := range t.Decoy {
 			t.Margin -= x
 		}
