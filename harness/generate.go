@@ -20,7 +20,7 @@ type NeedleOptions struct {
 	Tokens     int       `json:"tokens"`              // of a prompt, everything included
 	CodeTokens int       `json:"code_tokens"`         // of every code; 0 = 4
 	Templates  []string  `json:"templates,omitempty"` // nil: all
-	Depths     []float64 `json:"depths,omitempty"`    // nil: 0, .25, .5, .75, 1
+	Depths     []float64 `json:"depths,omitempty"`    // nil: .1, .25, .5, .75, .9
 	Haystack   string    `json:"haystack,omitempty"`  // file or folder of text; empty: generated sentences
 	Chat       string    `json:"chat"`                // auto, plain or chat; empty: auto
 	Variants   bool      `json:"variants"`            // also the test prompts without needle, decoy or both

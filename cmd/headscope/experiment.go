@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/report"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 )
@@ -158,7 +159,11 @@ func (e *experimentFlags) report(a *app, res *harness.Result, trials string) err
 		return err
 	}
 	if res.Path != "" {
-		a.note("%s", res.Path)
+		page := strings.TrimSuffix(res.Path, ".json") + ".html"
+		if err := report.WriteFile(page, res); err != nil {
+			return err
+		}
+		a.note("%s\n%s", page, res.Path)
 	}
 	if res.Failed() {
 		return someFailed(res.N, res.Failures[0].Prompt+": "+res.Failures[0].Reason, trials)

@@ -24,7 +24,7 @@ func (n *needleFlags) add(fs *pflag.FlagSet) {
 	fs.IntVar(&n.o.Tokens, "tokens", 500, "length of a generated prompt, everything included")
 	fs.IntVar(&n.o.CodeTokens, "code-tokens", 4, "tokens of every generated code, in the text as in the answer")
 	fs.StringSliceVar(&n.o.Templates, "templates", nil, "of "+strings.Join(needle.TemplateNames(), ", ")+"; default all")
-	fs.Float64SliceVar(&n.depths, "depths", nil, "shares of the text before the needle; default 0,0.25,0.5,0.75,1")
+	fs.Float64SliceVar(&n.depths, "depths", nil, "shares of the text before the needle; default 0.1,0.25,0.5,0.75,0.9")
 	fs.StringVar(&n.o.Haystack, "haystack", "", "text FILE or DIR to take sentences from; default generated ones")
 	fs.StringVar(&n.o.Chat, "chat", "auto", "auto (the model's chat format if it has one), plain or chat")
 	fs.BoolVar(&n.o.Variants, "variants", true, "also ask the unmodified model without needle, decoy, or both")

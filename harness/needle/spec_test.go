@@ -139,7 +139,7 @@ func TestSpecsStayTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const want = "c367c626de7e22bc254f73bd6ff78b4f5b493b08734b9a14d2a8f6f5728b8728"
+	const want = "1841c4353406bce523598b7ab26f200e8732cb3d74c4fd6dc4ad736db60bc02b"
 	if got := hex.EncodeToString(h.Sum(nil)); got != want {
 		t.Errorf("specs have the hash %s, want %s", got, want)
 	}
