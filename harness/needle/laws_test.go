@@ -150,8 +150,8 @@ func sentences(p *Prompt) []string {
 func TestPromises(t *testing.T) {
 	const budget = 500
 	var all []Spec
-	for _, split := range []Split{Detect, Test} {
-		all = append(all, specs(t, Options{Seed: 21, Split: split, N: 20})...)
+	for split, depths := range map[Split][]float64{Detect: {0, 0.5, 0.9}, Test: {0.1, 0.75, 1}} {
+		all = append(all, specs(t, Options{Seed: 21, Split: split, N: 3 * len(templates), Depths: depths})...)
 	}
 	eachTokenizer(t, func(t *testing.T, tok *tokenizer.Tokenizer, codeTokens int) {
 		set := realised(t, tok, all, RealiseOptions{Tokens: budget, CodeTokens: codeTokens, Variants: Variants(), Donors: true})
@@ -286,7 +286,7 @@ func sameOrder(t *testing.T, p *Prompt, s *Spec, streams map[string][]string) {
 // The needle stands where the depth says, as nearly as whole sentences allow; the decoy elsewhere.
 func TestDepths(t *testing.T) {
 	tok := tiny(t, "llama3", nil)
-	set := realised(t, tok, specs(t, Options{Seed: 9, Split: Detect, N: 40}), RealiseOptions{Tokens: 4000, CodeTokens: tinyCodeTokens, Chat: Plain})
+	set := realised(t, tok, specs(t, Options{Seed: 9, Split: Detect, N: 40, Depths: []float64{0, 0.25, 0.5, 0.75, 1}}), RealiseOptions{Tokens: 4000, CodeTokens: tinyCodeTokens, Chat: Plain})
 	for i := range set.Prompts {
 		p := &set.Prompts[i]
 		whole := float64(p.Question[0] - 2 - (p.Needle[1] - p.Needle[0]))
