@@ -98,6 +98,9 @@ func (t *trialsFile) start(head trialsHeader, prompts []PromptRecord) error {
 	if err := t.checkHeader(first, head); err != nil {
 		return err
 	}
+	if err := t.checkLines(first, second, head, prompts); err != nil {
+		return err
+	}
 	s, err := scanUnits(t.path, br, int64(len(first)+len(second)), 3)
 	if err != nil {
 		return err
@@ -141,6 +144,26 @@ func (t *trialsFile) cut(end, size int64) error {
 	}
 	if _, err := t.f.Seek(0, io.SeekEnd); err != nil {
 		return fmt.Errorf("%s: %w", t.path, err)
+	}
+	return nil
+}
+
+// checkLines refuses a header of the right key that is not the one that was written. A part's says where it was begun, which may be
+// elsewhere.
+func (t *trialsFile) checkLines(first, second []byte, head trialsHeader, prompts []PromptRecord) error {
+	wantFirst, err := t.encode([]any{head})
+	if err != nil {
+		return err
+	}
+	wantSecond, err := t.encode([]any{trialsPrompts{prompts}})
+	if err != nil {
+		return err
+	}
+	switch {
+	case head.Part == nil && !bytes.Equal(first, wantFirst):
+		return &DamagedError{t.path, "line 1 is not the header of key " + head.Key}
+	case !bytes.Equal(second, wantSecond):
+		return &DamagedError{t.path, "line 2 does not hold the prompts of key " + head.Key}
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 			if err := copyFile(filepath.Join("testdata", "tiny", "drop.tokenizer.json"), filepath.Join(e.WorkDir, "drop.tokenizer.json")); err != nil {
 				return err
 			}
-			for _, n := range []int{3, 600} {
+			for _, n := range []int{3, 20, 600} {
 				if err := writePrompts(filepath.Join(e.WorkDir, fmt.Sprintf("prompts_%d.jsonl", n)), n); err != nil {
 					return err
 				}
