@@ -38,8 +38,8 @@ const (
 
 const (
 	schemaVersion = 1
-	decodeBatch   = 8 // answers decoded together
-	unitPrompts   = 8 // most prompts of a work unit, rounded up to whole prefill batches
+	decodeBatch   = 32 // most answers decoded together
+	unitPrompts   = 8  // most prompts of a work unit, rounded up to whole prefill batches
 	unitWork      = 1e12
 	resamples     = 10000
 	level         = 0.95

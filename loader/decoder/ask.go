@@ -31,7 +31,7 @@ type AskOptions struct {
 	Attention   bool    // carry the probe in every whole pass, so that runs with and without probed conditions are one program
 	EOS         []int32 // ends a greedy answer; part of it
 	Batch       int     // sequences in a prefill batch; 0 = 1
-	DecodeBatch int     // sequences decoded together; 0 = 8
+	DecodeBatch int     // most answers decoded together; 0 = 32
 	CacheBytes  int64   // keys and values of the prompts in work together, beside those of answers that wait to be decoded; 0 = 512 MiB
 }
 
@@ -82,7 +82,7 @@ func (o *AskOptions) fill() {
 		o.Batch = 1
 	}
 	if o.DecodeBatch < 1 {
-		o.DecodeBatch = 8
+		o.DecodeBatch = 32
 	}
 	if o.CacheBytes < 1 {
 		o.CacheBytes = 512 << 20

@@ -24,10 +24,10 @@ func (w *waiting) drop(jobs []*job) {
 	}
 }
 
-// run decodes batches as long as some shape has at least `least` jobs waiting.
-func (w *waiting) run(ctx context.Context, m *Model, least int, o *AskOptions) error {
+// run decodes full batches, and the rest too if all is set.
+func (w *waiting) run(ctx context.Context, m *Model, all bool, o *AskOptions) error {
 	for {
-		batch := w.next(least, o.DecodeBatch)
+		batch := w.next(m, all, o)
 		if batch == nil {
 			return nil
 		}
@@ -42,11 +42,7 @@ func (w *waiting) run(ctx context.Context, m *Model, least int, o *AskOptions) e
 // runFull decodes what fills a batch, and all where the caches that are kept for the others pass the budget: for long prompts
 // a batch with empty places costs less than they do.
 func (w *waiting) runFull(ctx context.Context, m *Model, o *AskOptions) error {
-	least := o.DecodeBatch
-	if w.bytes(m) > o.CacheBytes {
-		least = 1
-	}
-	return w.run(ctx, m, least, o)
+	return w.run(ctx, m, w.bytes(m) > o.CacheBytes, o)
 }
 
 // bytes is the size of the caches that are kept for the waiting answers; jobs over one row of a unit share it.
@@ -65,15 +61,16 @@ func (w *waiting) bytes(m *Model) int64 {
 // shape is what the jobs of a batch have in common.
 func (j *job) shape() [3]int { return [3]int{j.cache.u.t, j.rows.slots(), decoySlots(len(j.p.Decoy))} }
 
-// next takes up to n waiting jobs of one shape that has at least `least` of them, the oldest first.
-func (w *waiting) next(least, n int) []*job {
+// next takes a batch of waiting jobs of one shape, the oldest first, where as many wait as fill one, or where any wait if all is set.
+func (w *waiting) next(m *Model, all bool, o *AskOptions) []*job {
 	count := map[[3]int]int{}
 	for _, j := range w.jobs {
 		count[j.shape()]++
 	}
 	var batch, rest []*job
 	for _, j := range w.jobs {
-		if len(batch) < n && count[j.shape()] >= least && (batch == nil || batch[0].shape() == j.shape()) {
+		most := m.largestBatch(j.cache.u.t, o)
+		if len(batch) < most && (all || count[j.shape()] >= most) && (batch == nil || batch[0].shape() == j.shape()) {
 			batch = append(batch, j)
 		} else {
 			rest = append(rest, j)
@@ -102,7 +99,7 @@ func (u *unit) hold(n int) {
 func (m *Model) decodePending(ctx context.Context, jobs []*job, o *AskOptions) error {
 	w := waiting{jobs: jobs}
 	for {
-		batch := w.next(1, o.DecodeBatch)
+		batch := w.next(m, true, o)
 		if batch == nil {
 			return nil
 		}
@@ -112,10 +109,25 @@ func (m *Model) decodePending(ctx context.Context, jobs []*job, o *AskOptions) e
 	}
 }
 
-// batchSize is the size of the batch for n jobs: as asked for, save that a single one runs alone, in half the time.
-func (o *AskOptions) batchSize(n int) int {
-	if n == 1 {
+// smallDecode is the batch for a few answers. On a CPU a step of 32 rows takes twice as long as one of 8, and that twice as long as one of 1:
+// weights are read, and brought into the product's order, once for all.
+const smallDecode = 8
+
+// batchSize is the size of the batch for n jobs over caches of t keys: 1, at most 8, or as asked for.
+func (m *Model) batchSize(n, t int, o *AskOptions) int {
+	switch {
+	case n == 1:
 		return 1
+	case n <= smallDecode:
+		return min(smallDecode, o.DecodeBatch)
+	}
+	return m.largestBatch(t, o)
+}
+
+// largestBatch is o.DecodeBatch where copies of as many caches are no more than twice the budget for caches, else at most 8.
+func (m *Model) largestBatch(t int, o *AskOptions) int {
+	if int64(o.DecodeBatch)*m.cacheBytes(t) > 2*o.CacheBytes {
+		return min(smallDecode, o.DecodeBatch)
 	}
 	return o.DecodeBatch
 }
@@ -125,7 +137,7 @@ func (m *Model) decodeBatch(ctx context.Context, jobs []*job, o *AskOptions) err
 	var caches []cacheRow
 	var conds []*condition
 	var rows []*keptRows
-	size := o.batchSize(len(jobs))
+	size := m.batchSize(len(jobs), jobs[0].cache.u.t, o)
 	places := make([]*job, size)
 	promptLen := make([]int32, size)
 	for i := range size {

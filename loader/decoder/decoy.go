@@ -32,7 +32,7 @@ func (m *Model) decoyBatch(ctx context.Context, jobs []*job, o *AskOptions) erro
 	var conds []*condition
 	var promptLen []int32
 	longest := 0
-	for i := range o.batchSize(len(jobs)) {
+	for i := range m.batchSize(len(jobs), jobs[0].cache.u.t, o) {
 		j := jobs[min(i, len(jobs)-1)]
 		caches, conds, promptLen = append(caches, j.cache), append(conds, j.c), append(promptLen, int32(len(j.p.IDs)))
 		longest = max(longest, len(j.p.Decoy))

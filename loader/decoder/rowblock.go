@@ -49,8 +49,7 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	tailKey := Where(LessThan(tailPos, ZerosLike(tailPos)), emptySlot(tailPos), tailPos)
 	st := mask(c.scores(qg, tr), LogicalAnd(visibleKeys(pos, tailKey, window), sameBranch(branch, tailBranch)))
 
-	p := Softmax(Concatenate([]*Node{sp, st}, 4), -1)
-	pp, pt := SliceAxis(p, 4, AxisRange(0, tp)), SliceAxis(p, 4, AxisRangeToEnd(tp))
+	pp, pt := softmaxOf2(sp, st)
 	var z *Node
 	if shared {
 		z = c.sharedWeigh(pp, pv)
@@ -59,6 +58,14 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	}
 	z = edits.headGain(c.ungroupHeads(Add(z, c.weigh(pt, tv))), pos)
 	return []*Node{c.mlp(c.output(x, z, w), w), tk, tv}
+}
+
+// softmaxOf2 is the softmax over the last axes of a and b together, without a copy of both in one.
+func softmaxOf2(a, b *Node) (pa, pb *Node) {
+	top := Max(ReduceAndKeep(a, ReduceMax, -1), ReduceAndKeep(b, ReduceMax, -1))
+	ea, eb := Exp(Sub(a, top)), Exp(Sub(b, top))
+	sum := Add(ReduceAndKeep(ea, ReduceSum, -1), ReduceAndKeep(eb, ReduceSum, -1))
+	return Div(ea, sum), Div(eb, sum)
 }
 
 // sharedScores scores q [B, KV, G, R, D] of many conditions against one prompt's k [1, KV, Tp, D] as one product a KV head.

@@ -25,7 +25,8 @@ type job struct {
 //
 // What conditions of a prompt have in common is computed once: layers below the first edited one (the shared trunk), and, for
 // edits that start at a later row, all rows before it (the kept cache). Scores of whole passes, and every greedy token, depend on the
-// shapes that o fixes and not on what else is asked. What does: an answer that is alone is decoded alone; rows over a kept cache are
+// shapes that o fixes and not on what else is asked. What does: answers are decoded 1, 8 or o.DecodeBatch
+// at a time, by how many there are; rows over a kept cache are
 // computed in batches that the number of such conditions sizes; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come from programs of eight
 // rows instead of one; and a batch mate's draft moves the slots that later tokens take. All move numbers within the bound between
 // shapes, and the same question gives the same bits again.
@@ -60,7 +61,7 @@ func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 		}
 	}
 	for _, w := range []*waiting{&decoys, &wait} {
-		if err := w.run(ctx, m, 1, &o); err != nil {
+		if err := w.run(ctx, m, true, &o); err != nil {
 			return err
 		}
 	}

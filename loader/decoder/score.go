@@ -28,7 +28,7 @@ func (m *Model) scoreRows(x *tensors.Tensor, idx, targets [][]int32) ([][]rowSco
 	out := make([][]rowScore, b)
 	for from := 0; from < len(idx[0]); {
 		n := min(len(idx[0])-from, rowBuckets[len(rowBuckets)-1])
-		p := rowBucket(n)
+		p := scoreBucket(n)
 		got, err := m.callFinal(prog, x, p, padRows(idx, from, n, p), padRows(targets, from, n, p))
 		if err != nil {
 			return nil, err
@@ -111,7 +111,7 @@ func (m *Model) logitRows(x *tensors.Tensor, idx [][]int32) ([][][]float32, erro
 	out := make([][][]float32, b)
 	for from := 0; from < len(idx[0]); {
 		n := min(len(idx[0])-from, rowBuckets[len(rowBuckets)-1])
-		p := rowBucket(n)
+		p := scoreBucket(n)
 		got, err := m.callFinal(prog, x, p, padRows(idx, from, n, p))
 		if err != nil {
 			return nil, err

@@ -16,6 +16,14 @@ func rowBucket(n int) int {
 	return rowBuckets[len(rowBuckets)-1]
 }
 
+// scoreBucket is the number of rows that the output layer is compiled for: a step of 4 up to 16, as the vocabulary makes each row dear.
+func scoreBucket(n int) int {
+	if n > 1 && n <= 16 {
+		return (n + 3) / 4 * 4
+	}
+	return rowBucket(n)
+}
+
 // lengthBucket is the padded length of a sequence of n tokens: steps of 128 up to 1,024, then eighths of an octave.
 func lengthBucket(n int) int {
 	step := 128

@@ -49,6 +49,7 @@ func sections() []section {
 		{"d", "knock out on question rows", (*bench).questionRows},
 		{"e", "peak memory", (*bench).memory},
 		{"f", "difference between program shapes", (*bench).shapes},
+		{"g", "99 control sets on question rows against 5 conditions on all", (*bench).sweep},
 	}
 }
 
