@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -194,11 +195,21 @@ func joinParts(parts []*storedTrials) (*storedTrials, error) {
 
 // writeNew writes the whole file, where nothing is lost by it: a file that is there already may hold a beginning of it, no more.
 func (t *storedTrials) writeNew(path string) error {
-	old, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return writeWhole(path, t.data)
+	}
+	if err != nil {
 		return err
+	}
+	defer f.Close() // read alone, and the lock goes with it
+	if err := lockFile(f); err != nil {
+		return lockedError(path, err)
+	}
+	old, err := io.ReadAll(f)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
 	case bytes.Equal(old, t.data):
 		return nil
 	case !bytes.HasPrefix(t.data, old):

@@ -49,7 +49,8 @@ func document(t *testing.T, data []byte) map[string]any {
 func resultsOfEveryKind(t *testing.T) map[string][]byte {
 	full := tinyOptions(t, 4)
 	full.Example, full.Top, full.Threshold, full.Cuts, full.Equivalence = true, 0, 0.01, true, 0.5
-	full.Pools, full.Controls, full.DetectPrompts, full.Command = []string{PoolLayer, PoolLayerKV}, 1, shifted(t, 3), []string{"study"}
+	full.Pools, full.Controls, full.DetectPrompts, full.Command = []string{PoolLayer, PoolLayerKV}, AutoControls, shifted(t, 3), []string{"study"}
+	full.Scopes, full.MaxNew = full.Scopes[:1], 2
 	for i := range full.Prompts.Specs {
 		full.Prompts.Specs[i].Template, full.Prompts.Specs[i].Depth = "plain", 0.5
 	}

@@ -77,7 +77,7 @@ func openTrials(path string, head trialsHeader, prompts []PromptRecord) (*trials
 
 func (t *trialsFile) start(head trialsHeader, prompts []PromptRecord) error {
 	if err := lockFile(t.f); err != nil {
-		return &hintError{fmt.Errorf("%s: another run is writing it: %w", t.path, err), "wait for that run, or write to another folder with --out"}
+		return lockedError(t.path, err)
 	}
 	st, err := t.f.Stat()
 	if err != nil {
@@ -265,6 +265,10 @@ func (t *trialsFile) sum() (string, error) {
 }
 
 func (t *trialsFile) close() error { return t.f.Close() }
+
+func lockedError(path string, err error) error {
+	return &hintError{fmt.Errorf("%s: another run is writing it: %w", path, err), "wait for that run, or write to another folder with --out"}
+}
 
 func folderError(err error) error {
 	return &hintError{fmt.Errorf("results: %w", err), "choose a folder that can be written with --out"}
