@@ -65,7 +65,8 @@ type StageEstimate struct {
 	Work       Work   `json:"work"`
 }
 
-// MemoryEstimate is on the device, in bytes; good to about a factor of two.
+// MemoryEstimate is what the model's arrays take on the device, in bytes; what the backend takes for itself, its programs and their
+// compilation comes on top.
 type MemoryEstimate struct {
 	Weights     int64 `json:"weights"` // all of them; with --memory, less at a time
 	Caches      int64 `json:"caches"`
@@ -181,7 +182,7 @@ func (e *Estimate) Write(w io.Writer) error {
 	fmt.Fprintf(tw, "trials\t%d at most\n", e.Trials)
 	fmt.Fprintf(tw, "FLOPs\t%s whole passes, %s rows, %s greedy answers at most\n", flops(e.Work.WholeFLOPs), flops(e.Work.RowFLOPs), flops(e.Work.DecodeFLOPs))
 	m := e.Memory
-	fmt.Fprintf(tw, "memory\tabout %s on the device: weights %s, caches %s, activations %s\n", FormatBytes(m.Weights+m.Caches+m.Activations),
+	fmt.Fprintf(tw, "memory\tabout %s of arrays on the device: weights %s, caches %s, activations %s; the backend's own comes on top\n", FormatBytes(m.Weights+m.Caches+m.Activations),
 		FormatBytes(m.Weights), FormatBytes(m.Caches), FormatBytes(m.Activations))
 	e.writeTime(tw)
 	e.writePower(tw)

@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
@@ -195,7 +196,8 @@ func (s *Study) memory(stages []dryStage) MemoryEstimate {
 		}
 		whole = max(whole, n)
 	}
-	batch, t := int64(s.Plan.Run.Batch), int64(longest)
+	step := max(128, 1<<max(0, bits.Len(uint(longest-1))-4)) // sequences are padded to eighths of an octave
+	batch, t := int64(s.Plan.Run.Batch), int64((longest+step-1)/step*step)
 	cache := 2 * int64(spec.Layers) * int64(spec.KVHeads*spec.HeadDim) * t * size
 	const budget = 512 << 20 // what the decoder keeps of several groups of prompts together
 	m.Caches = max(batch*int64(whole)*cache, min(budget, batch*int64(whole)*cache*int64(s.Plan.Run.Unit)))
