@@ -172,6 +172,7 @@ func knockoutConditions(p *Plan, t *target) []condition {
 			for i, set := range c.Sets[:min(len(c.Sets), k.Controls[scope])] {
 				control := off(controlName(c.Pool, i, scope), set, scope)
 				control.controlOf, control.pool = main.name, c.Pool
+				control.scoreOnly = i >= k.Decoded
 				out = append(out, control)
 			}
 		}

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -58,14 +59,18 @@ func summarise(s *PlanStats, c *condition, stage string, trials, base []Trial) C
 	}
 	done := r.N.Planned - r.N.Failed
 	r.Metrics.Recall = recall(r.N.Hit, done)
-	if r.N.Fragile > 0 {
+	if r.N.Scored > 0 {
+		r.Metrics.Recall = undefined(wilsonMethod, fmt.Sprintf("%d answers of this control set were scored and not decoded (--full-answers decodes all)", r.N.Scored))
+	} else if r.N.Fragile > 0 {
 		r.Metrics.Flipped = &flips
 	}
 	r.Metrics.SumLogProb, r.Metrics.Margin = s.mean(sums), s.mean(margins)
 	if len(margins) == 0 {
 		r.Metrics.Margin = undefined(bootstrapMethod, "no trial has a decoy to compare with")
 	}
-	r.Metrics.Scorers = scores.shares()
+	if r.N.Scored == 0 {
+		r.Metrics.Scorers = scores.shares()
+	}
 	if base != nil {
 		compare(s, &r, trials, base)
 	}
@@ -141,6 +146,9 @@ func compare(s *PlanStats, r *ConditionResult, trials, base []Trial) {
 		primary, old, now = c, marginBefore, marginAfter
 	}
 	r.Metrics.Equivalence = s.equivalence(primary, old, now)
+	if r.N.Scored > 0 {
+		return
+	}
 	b, c := stats.Discordant(hitBefore, hitAfter)
 	m := stats.McNemar(b, c)
 	if len(before) == 0 {

@@ -200,13 +200,13 @@ func (x *exported) headRows() [][]string {
 
 func countCells(n *Counts) []string {
 	var out []string
-	for _, v := range []int{n.Planned, n.Hit, n.Decoy, n.Other, n.Refusal, n.Broken, n.Failed, n.Fragile} {
+	for _, v := range []int{n.Planned, n.Hit, n.Decoy, n.Other, n.Refusal, n.Broken, n.Scored, n.Failed, n.Fragile} {
 		out = append(out, strconv.Itoa(v))
 	}
 	return out
 }
 
-var countColumns = []string{"planned", "hit", "decoy", "other", "refusal", "broken", "failed", "fragile"}
+var countColumns = []string{"planned", "hit", "decoy", "other", "refusal", "broken", "scored", "failed", "fragile"}
 
 func (x *exported) conditionRows() [][]string {
 	head := append([]string{"condition", "stage", "scope", "control_of", "pool", "heads"}, countColumns...)
@@ -295,7 +295,7 @@ type npzNames struct {
 }
 
 // entries are the arrays: scores/DETECTOR [layers, heads], detected [n, 2], and for each stage STAGE/sum_logprob, STAGE/margin and
-// STAGE/hit, all [conditions, prompts]: NaN, and hit -1, where a trial failed or has no such number.
+// STAGE/hit, all [conditions, prompts]: NaN, and hit -1, where a trial failed, has no such number, or was not decoded.
 func (x *exported) entries() ([]npz.Entry, error) {
 	names := npzNames{Key: x.r.Key, Model: x.r.Model.Ref, Detectors: []string{}, Stages: map[string]npzStage{}}
 	var out []npz.Entry
@@ -318,7 +318,7 @@ func (x *exported) entries() ([]npz.Entry, error) {
 			switch t.Outcome {
 			case Hit:
 				hits[k] = 1
-			case Failed:
+			case Failed, Scored:
 				hits[k] = -1
 			}
 		}

@@ -120,6 +120,7 @@ type PlanKnockout struct {
 	Top       int                   `json:"top,omitempty"`        // only the best so many
 	Cuts      bool                  `json:"cuts"`                 // also without the heads that may be there by chance, and with those one hit short
 	Controls  map[decoder.Scope]int `json:"controls"`             // sets of each pool, by scope
+	Decoded   int                   `json:"decoded_controls"`     // sets of each pool and scope whose answers are decoded; the others are scored
 	Capped    bool                  `json:"capped"`               // fewer where fewer exist; else that is an error
 	Pools     []string              `json:"pools"`
 	Scopes    []decoder.Scope       `json:"scopes"`
@@ -215,12 +216,15 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 const (
 	manyControls = 99
 	fewControls  = 19
+
+	// The randomisation needs every set's scores, not its answers: those of a few show what harm to recall is usual.
+	decodedControls = 3
 )
 
 func (p *Plan) addKnockout(o *Options) {
 	k := &PlanKnockout{
 		Heads: o.Heads, Exclude: o.Exclude, WriteNorm: o.WriteNorm, Top: o.Top, Cuts: o.Cuts, Capped: o.Controls == AutoControls,
-		Controls: map[decoder.Scope]int{}, Pools: o.Pools, Scopes: o.Scopes,
+		Controls: map[decoder.Scope]int{}, Decoded: decodedControls, Pools: o.Pools, Scopes: o.Scopes,
 	}
 	if len(k.Pools) == 0 {
 		k.Pools = []string{PoolLayer}

@@ -91,6 +91,7 @@ type Counts struct {
 	Other   int `json:"other"`
 	Refusal int `json:"refusal"`
 	Broken  int `json:"broken"`
+	Scored  int `json:"scored"` // not decoded: outcome not known
 	Failed  int `json:"failed"`
 	Fragile int `json:"fragile"` // of those not failed: a greedy token led by less than the bound between program shapes
 }
@@ -111,6 +112,8 @@ func (c *Counts) add(t *Trial) {
 		c.Refusal++
 	case Broken:
 		c.Broken++
+	case Scored:
+		c.Scored++
 	case Failed:
 		c.Failed++
 	}

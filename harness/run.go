@@ -232,7 +232,7 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 	asked := make([]*decoder.Prompt, len(prompts))
 	dc := make([]decoder.Condition, len(conds))
 	for i := range conds {
-		dc[i] = decoder.Condition{Edits: conds[i].edits, Probe: conds[i].probe}
+		dc[i] = decoder.Condition{Edits: conds[i].edits, Probe: conds[i].probe, ScoreOnly: conds[i].scoreOnly && !r.plan.FullAnswers}
 	}
 	for i, p := range prompts {
 		asked[i] = p.ask()
@@ -244,8 +244,12 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 	err := r.ask(ctx, asked, dc, r.askOptions(), func(p, c int, reply *decoder.Reply) error {
 		t := &trials[p*len(conds)+c]
 		t.fill(reply)
-		t.Outcome, t.Text = judge(prompts[p], reply, eos, tok)
-		t.Scores = textScores(prompts[p], reply, t.Text)
+		if dc[c].ScoreOnly && !reply.Verified {
+			t.Outcome, t.MinGap = Scored, nan
+		} else {
+			t.Outcome, t.Text = judge(prompts[p], reply, eos, tok)
+			t.Scores = textScores(prompts[p], reply, t.Text)
+		}
 		done()
 		return nil
 	})

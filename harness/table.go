@@ -3,11 +3,13 @@ package harness
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/stats"
 )
 
 // View says how a result is shown.
@@ -93,9 +95,18 @@ func (r *Result) conditionRows() [][]string {
 		head = append(head, fmt.Sprintf("within %g", equivalence))
 	}
 	rows := [][]string{head}
+	more := map[string][]float64{} // drops of the controls that have no line of their own, by condition and pool
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
 		m := &c.Metrics
+		if key := c.ControlOf + " " + c.Pool; c.ControlOf != "" {
+			if more[key] = append(more[key], r.Plan.drop(c)); len(more[key]) > shownControls {
+				if i+1 == len(r.Conditions) || r.Conditions[i+1].ControlOf+" "+r.Conditions[i+1].Pool != key {
+					rows = append(rows, moreControls(c, more[key][shownControls:], len(head)))
+				}
+				continue
+			}
+		}
 		value, change := m.SumLogProb, m.Change
 		if margin {
 			value, change = m.Margin, m.MarginChange
@@ -117,6 +128,18 @@ func (r *Result) conditionRows() [][]string {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// shownControls is how many control sets of a condition and pool have a line of their own.
+const shownControls = 3
+
+// moreControls is one line for the rest of a condition's control sets: their mean change, the lowest and the highest.
+func moreControls(c *ConditionResult, drops []float64, columns int) []string {
+	row := make([]string, columns)
+	row[0] = fmt.Sprintf("  %d more controls (%s) @%s", len(drops), c.Pool, c.Scope)
+	row[5] = fixed(-stats.Mean(drops), 3)
+	row[6] = fmt.Sprintf("from %s to %s", fixed(-slices.Max(drops), 3), fixed(-slices.Min(drops), 3))
+	return row
 }
 
 // templateNotes say how the unmodified model does by template, and without what it is asked about.
@@ -203,10 +226,13 @@ func (r *Result) notes() []string {
 	}
 	n = append(n, r.controlNotes()...)
 	if d := r.Detection; d != nil {
-		n = append(n, fmt.Sprintf("Closest calls: %d arg maxes of the last row lead by less than 1e-4; borderline heads (one hit from the threshold): %s.", d.CloseCalls, d.Borderline))
+		n = append(n, fmt.Sprintf("Closest calls: %d arg maxes of the last row lead by less than 1e-4; borderline heads (one hit from the threshold): %s.", d.CloseCalls, someHeads(d.Borderline)))
 		if len(d.NoCopyTF) > 0 {
 			n = append(n, fmt.Sprintf("copy_tf is of %d prompts; %d refused, the first because %s.", d.CopyTFOf, len(d.NoCopyTF), d.NoCopyTF[0].Reason))
 		}
+	}
+	if r.N.Scored > 0 {
+		n = append(n, fmt.Sprintf("Answers of the first %d control sets of each pool and scope are decoded, the others' scored: no recall, unless every one is provably the code (--full-answers decodes all).", r.Plan.Knockout.Decoded))
 	}
 	n = append(n, fmt.Sprintf("Trials: %d; %d fragile (a greedy token led by less than the bound between program shapes), %d broken, %d failed.",
 		r.N.Planned, r.N.Fragile, r.N.Broken, r.N.Failed))
@@ -238,6 +264,14 @@ func (r *Result) controlNotes() []string {
 		}
 	}
 	return n
+}
+
+// someHeads lists a set, the first twenty of a long one.
+func someHeads(s heads.Set) string {
+	if len(s) <= 20 {
+		return s.String()
+	}
+	return fmt.Sprintf("%s and %d others", s[:20], len(s)-20)
 }
 
 func show(m Metric, digits int) string { return fixed(float64(m.Value), digits) }

@@ -67,6 +67,7 @@ type condition struct {
 	name      string
 	edits     []decoder.Edit
 	probe     bool
+	scoreOnly bool // no greedy answer is decoded
 	heads     heads.Set
 	scope     decoder.Scope
 	controlOf string // name of the condition that it is a control of

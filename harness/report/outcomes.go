@@ -57,14 +57,24 @@ func newOutcomes(r *harness.Result) *outcomes {
 		}
 		add(outcomeRow{Kind: rowKind(c), Label: conditionName(r, c), Title: headsTitle(c), Number: recallCell(c.Metrics.Recall), Note: flips(c)}, c.N)
 		for _, pool := range poolsOf(r, c.Name) {
-			sum, sets := harness.Counts{}, 0
+			sum, sets, scored := harness.Counts{}, 0, 0
 			for j := range r.Conditions {
-				if k := &r.Conditions[j]; k.ControlOf == c.Name && k.Pool == pool {
+				switch k := &r.Conditions[j]; {
+				case k.ControlOf != c.Name || k.Pool != pool:
+				case k.N.Scored > 0: // no outcome: their answers were not decoded
+					scored++
+				default:
 					addCounts(&sum, k.N)
 					sets++
 				}
 			}
+			if sets == 0 {
+				continue
+			}
 			row := outcomeRow{Kind: "controls", Label: count(sets, "control set") + ", pool " + pool}
+			if scored > 0 {
+				row.Title = fmt.Sprintf("%d other sets were scored and not decoded", scored)
+			}
 			row.Number = cell{"-", "every trial failed"}
 			if done := sum.Planned - sum.Failed; done > 0 {
 				row.Number = cell{"recall " + decimals(float64(sum.Hit)/float64(done), 2) + " (mean)", fmt.Sprintf("%d of %d trials of all sets together", sum.Hit, done)}

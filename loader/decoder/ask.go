@@ -20,6 +20,9 @@ type Prompt struct {
 // Condition is what is done to the model while a prompt is processed. No edits = the unmodified model.
 type Condition struct {
 	Edits []Edit
+	// Only the fed answer and the decoy are scored. A greedy answer is given where the fed one provably is it (as with Verify), else none.
+	ScoreOnly bool
+
 	Probe bool // report attention at rows T-1 .. T-2+max(1, len(Answer)), 64 of them at most
 }
 

@@ -131,6 +131,9 @@ func (m *Model) startGreedy(j *job, o *AskOptions) greedyState {
 		s.done = true
 		return s
 	}
+	if j.scoreOnly {
+		return m.verifyOnly(j, o)
+	}
 	t, gold := len(j.p.IDs), j.p.Answer
 	for i, sc := range j.scores {
 		if m.closeCall(sc) {
@@ -150,6 +153,24 @@ func (m *Model) startGreedy(j *job, o *AskOptions) greedyState {
 			j.reply.Verified = true
 			break
 		}
+	}
+	j.commit(s)
+	return s
+}
+
+// verifyOnly takes the fed answer as the greedy one where every token of it leads by a safe margin, and decodes nothing.
+func (m *Model) verifyOnly(j *job, o *AskOptions) greedyState {
+	s := greedyState{done: true}
+	for i, id := range j.p.Answer[:min(len(j.p.Answer), o.MaxNew)] {
+		sc := j.scores[i]
+		if sc.argmax != id || m.closeCall(sc) {
+			return greedyState{done: true}
+		}
+		s.ids, s.gaps = append(s.ids, id), append(s.gaps, sc.gap)
+	}
+	j.reply.Verified = len(j.p.Answer) > 0 && len(s.ids) == len(j.p.Answer)
+	if !j.reply.Verified {
+		return greedyState{done: true}
 	}
 	j.commit(s)
 	return s

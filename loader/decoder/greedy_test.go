@@ -220,3 +220,40 @@ func TestGreedyEnds(t *testing.T) {
 		}
 	})
 }
+
+// TestScoreOnly: conditions that are only scored give the scores of decoded ones, and an answer only where the fed one is it.
+func TestScoreOnly(t *testing.T) {
+	onBackends(t, func(t *testing.T, be *Backend) {
+		m := model(t, be, "float32")
+		forms := []string{"zero:L1H2@all", "zero:L1H2@question", "uniform:L0H3,L2H1@question"}
+		var decoded, scored []Condition
+		for _, f := range forms {
+			decoded = append(decoded, Condition{Edits: edits(t, f)})
+			scored = append(scored, Condition{Edits: edits(t, f), ScoreOnly: true})
+		}
+		p := &Prompt{IDs: tokens(200, 60), Question: 51, Decoy: tokens(201, 4)}
+		o := AskOptions{Batch: 1, MaxNew: 6, DecodeBatch: 1}
+		for _, fed := range []string{"right", "wrong"} {
+			q := *p
+			q.Answer = fedAnswer(fed, ask(t, m, []*Prompt{p}, decoded, o)[0][1].Greedy)
+			want, got := ask(t, m, []*Prompt{&q}, decoded, o)[0], ask(t, m, []*Prompt{&q}, scored, o)[0]
+			verified := 0
+			for k, r := range got {
+				if !slices.Equal(r.LogProb, want[k].LogProb) || !slices.Equal(r.Decoy, want[k].Decoy) {
+					t.Errorf("%s fed, %q: scores %v, %v, decoded %v, %v", fed, forms[k], r.LogProb, r.Decoy, want[k].LogProb, want[k].Decoy)
+				}
+				switch {
+				case !r.Verified && r.Greedy != nil:
+					t.Errorf("%s fed, %q: answer %v, and not verified", fed, forms[k], r.Greedy)
+				case r.Verified && !slices.Equal(r.Greedy, want[k].Greedy[:len(q.Answer)]):
+					t.Errorf("%s fed, %q: verified %v, decoded %v", fed, forms[k], r.Greedy, want[k].Greedy)
+				case r.Verified:
+					verified++
+				}
+			}
+			if (verified > 0) != (fed == "right") {
+				t.Errorf("%s fed: %d answers verified", fed, verified)
+			}
+		}
+	})
+}

@@ -19,6 +19,7 @@ type job struct {
 	scores       []rowScore // rows T-1 .. T-1+len(Answer)
 	greedy       greedyState
 	draft        []int32 // a guess at the greedy answer
+	scoreOnly    bool
 }
 
 // Ask puts every prompt to the model under every condition and then calls emit with each reply, prompt by prompt.
@@ -42,7 +43,7 @@ func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 			if err != nil {
 				return fmt.Errorf("prompt %d: %w", i, err)
 			}
-			jobs[i] = append(jobs[i], &job{prompt: i, cond: j, p: p, c: rc, reply: &Reply{}})
+			jobs[i] = append(jobs[i], &job{prompt: i, cond: j, p: p, c: rc, reply: &Reply{}, scoreOnly: c.ScoreOnly})
 		}
 	}
 	wait := waiting{decode: m.decodeBatch}
