@@ -32,7 +32,8 @@ model: build fetch ## write the demo model as a Hugging Face folder into the cac
 	@test -f $(MODEL)/config.json || $(BIN) import $(GGUF) $(MODEL)
 
 demo: model ## find the retrieval heads of SmolLM2-135M-Instruct and switch them off (20 prompts)
-	$(BIN) study $(MODEL) --stages detect,knockout --limit 20 --dtype float32
+	$(BIN) study $(MODEL) --prompts builtin:needle512 --limit 20 --dtype float32 \
+		--scope all --pool layer --controls 3 --cuts=false
 
 test: ## run all tests; the plugin and the demo model are fetched first where that is possible
 	@$(MAKE) --no-print-directory model || echo "test: going on without; tests that need the missing file say so" >&2
