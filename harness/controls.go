@@ -101,27 +101,17 @@ func drawControls(p *Plan, shape Shape, d *Detection, target heads.Set, i int) (
 		return err
 	}
 	err := draw(k.most())
-	if err == nil || !k.Capped {
-		return c, withHint(err, "ask for fewer --controls, or fewer heads (--top, a higher --threshold)")
+	if !errors.Is(err, patch.ErrPoolExhausted) && !errors.Is(err, patch.ErrTooFewSets) {
+		return c, err
 	}
-	// The number of sets was left to us: say what there is.
+	// What has been computed stands without them: take the sets that there are, and say so.
 	c.Reason, c.Sets, c.Match = err.Error(), []heads.Set{}, nil
 	if errors.Is(err, patch.ErrTooFewSets) && c.Report.Possible.Sign() > 0 {
 		err = draw(int(c.Report.Possible.Int64()))
 		c.Reason += ": all of them are used"
 		return c, err
 	}
-	if errors.Is(err, patch.ErrPoolExhausted) || errors.Is(err, patch.ErrTooFewSets) {
-		return c, nil
-	}
-	return c, err
-}
-
-func withHint(err error, hint string) error {
-	if err == nil {
-		return nil
-	}
-	return &hintError{err, hint}
+	return c, nil
 }
 
 func controlPool(shape Shape, k *PlanKnockout, d *Detection) (heads.Set, string) {

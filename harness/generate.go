@@ -3,7 +3,6 @@ package harness
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/headscope/headscope/harness/needle"
@@ -65,7 +64,7 @@ func GeneratePrompts(ctx context.Context, tok *tokenizer.Tokenizer, g NeedleOpti
 			o.Variants = []needle.Variant{needle.Base, needle.NoDecoy, needle.DecoyOnly, needle.Absent}
 		}
 		set, err := needle.Realise(ctx, tok, specs, o)
-		if errors.Is(err, needle.ErrChatFormat) {
+		if err != nil && ctx.Err() == nil {
 			return nil, &hintError{err, "give --chat plain for plain text, or --prompts FILE in the model's own format"}
 		}
 		if err != nil {

@@ -121,7 +121,7 @@ type PlanKnockout struct {
 	Cuts      bool                  `json:"cuts"`                 // also without the heads that may be there by chance, and with those one hit short
 	Controls  map[decoder.Scope]int `json:"controls"`             // sets of each pool, by scope
 	Decoded   int                   `json:"decoded_controls"`     // sets of each pool and scope whose answers are decoded; the others are scored
-	Capped    bool                  `json:"capped"`               // fewer where fewer exist; else that is an error
+	Auto      bool                  `json:"auto_controls"`        // their number was left to the plan
 	Pools     []string              `json:"pools"`
 	Scopes    []decoder.Scope       `json:"scopes"`
 }
@@ -223,7 +223,7 @@ const (
 
 func (p *Plan) addKnockout(o *Options) {
 	k := &PlanKnockout{
-		Heads: o.Heads, Exclude: o.Exclude, WriteNorm: o.WriteNorm, Top: o.Top, Cuts: o.Cuts, Capped: o.Controls == AutoControls,
+		Heads: o.Heads, Exclude: o.Exclude, WriteNorm: o.WriteNorm, Top: o.Top, Cuts: o.Cuts, Auto: o.Controls == AutoControls,
 		Controls: map[decoder.Scope]int{}, Decoded: decodedControls, Pools: o.Pools, Scopes: o.Scopes,
 	}
 	if len(k.Pools) == 0 {
@@ -231,7 +231,7 @@ func (p *Plan) addKnockout(o *Options) {
 	}
 	for _, s := range o.Scopes {
 		switch {
-		case !k.Capped:
+		case !k.Auto:
 			k.Controls[s] = o.Controls
 		case s == decoder.ScopeAll || s == decoder.ScopeHaystack:
 			k.Controls[s] = fewControls

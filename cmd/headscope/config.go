@@ -103,7 +103,7 @@ func planFlags(p *harness.Plan) []setting {
 	for _, s := range k.Scopes {
 		scopes = append(scopes, string(s))
 	}
-	if !k.Capped {
+	if !k.Auto {
 		controls = "0"
 		for _, n := range k.Controls {
 			controls = strconv.Itoa(n) // the same for every scope

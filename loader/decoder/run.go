@@ -25,12 +25,12 @@ type job struct {
 // Ask puts every prompt to the model under every condition and then calls emit with each reply, prompt by prompt.
 //
 // What conditions of a prompt have in common is computed once: layers below the first edited one (the shared trunk), and, for
-// edits that start at a later row, all rows before it (the kept cache). Scores of whole passes, and every greedy token, depend on the
-// shapes that o fixes and not on what else is asked. What does: answers are decoded 1, 8 or o.DecodeBatch
-// at a time, by how many there are; rows over a kept cache are
-// computed in batches that the number of such conditions sizes; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come from programs of eight
-// rows instead of one; and a batch mate's draft moves the slots that later tokens take. All move numbers within the bound between
-// shapes, and the same question gives the same bits again.
+// edits that start at a later row, all rows before it (the kept cache). Scores of whole passes depend on the shapes that o fixes
+// and not on what else is asked. What else can move a number, within the bound between shapes: answers are decoded 1, 8 or
+// o.DecodeBatch at a time, by how many there are; rows over a kept cache are computed in batches that the number of such conditions
+// sizes, from the first layer that any of them edits; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come
+// from programs of eight rows instead of one; and a batch mate's draft moves the slots that later tokens take. The same question
+// gives the same bits again.
 func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit func(prompt, cond int, r *Reply) error) error {
 	o.fill()
 	jobs := make([][]*job, len(prompts))

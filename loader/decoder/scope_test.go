@@ -260,8 +260,8 @@ func TestConditionsDoNotMix(t *testing.T) {
 				}
 			}
 		}
-		// As many conditions over the cache as above: the same shape, the same bits.
-		same := ask(t, m, prompts, []Condition{{Edits: edits(t, "zero:L0H1@question")}, conds[1]}, o)
+		// As many conditions over the cache, edited from the same layer on: the same shapes, the same bits.
+		same := ask(t, m, prompts, []Condition{{Edits: edits(t, "zero:L1H1@question")}, conds[1]}, o)
 		again := ask(t, m, prompts, []Condition{conds[1], conds[5]}, o)
 		for i := range prompts {
 			sameReply(t, fmt.Sprintf("prompt %d, other mates over the cache", i), same[i][1], again[i][0])
