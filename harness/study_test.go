@@ -25,14 +25,14 @@ func TestResume(t *testing.T) {
 	whole := readFile(t, s.TrialsPath())
 	lines := bytes.SplitAfter(whole, []byte("\n"))
 	lines = lines[:len(lines)-1]
-	if n := 2 + repeatSequences + 4 + 4*2; len(lines) != n {
+	if n := 2 + tinyRepeats + 4 + 4*2; len(lines) != n {
 		t.Fatalf("got %d lines, want %d", len(lines), n)
 	}
 	// In the header, after its first line and its second, in the repeated sequences, in and after the second unit of detection, in and
 	// after the first of the knock-out, at the end.
 	upTo := func(n int) int { return len(bytes.Join(lines[:n], nil)) }
-	const head = 2 + repeatSequences
-	for _, cut := range []int{0, len(lines[0]) - 3, len(lines[0]), upTo(2), upTo(5), upTo(head + 3), upTo(head + 4), upTo(head+6) + 40, upTo(head + 8),
+	const head = 2 + tinyRepeats
+	for _, cut := range []int{0, len(lines[0]) - 3, len(lines[0]), upTo(2), upTo(3), upTo(head + 3), upTo(head + 4), upTo(head+6) + 40, upTo(head + 8),
 		len(whole) - 1, len(whole)} {
 		asked := 0
 		if err := os.WriteFile(s.TrialsPath(), whole[:cut], 0o644); err != nil {

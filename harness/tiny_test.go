@@ -105,6 +105,8 @@ func tinyOptions(t testing.TB, prompts int) Options {
 	}
 }
 
+const tinyRepeats = 2
+
 // inUnits is a study that writes its trials two prompts at a time, so that few prompts are several units.
 func inUnits(t testing.TB, o Options) *Study {
 	t.Helper()
@@ -113,6 +115,9 @@ func inUnits(t testing.TB, o Options) *Study {
 		t.Fatal(err)
 	}
 	s.Plan.Run.Unit = 2
+	if d := s.Plan.Detect; d != nil && d.Repeat != nil {
+		d.Repeat.Sequences = tinyRepeats // to save time
+	}
 	if s.Key, err = s.Plan.Key(); err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,10 @@ func sameResult(t *testing.T, got, want []byte) {
 // TestKilled: a run that is killed twenty times, anywhere, ends with the bytes of an unbroken one. What is on disk after a kill is a
 // beginning of them, and at most the last line is torn.
 func TestKilled(t *testing.T) {
-	kills := 20
+	kills := 5
+	if os.Getenv("HEADSCOPE_SLOW") == "1" {
+		kills = 20
+	}
 	if testing.Short() {
 		kills = 3
 	}
@@ -260,10 +263,14 @@ func TestMemoryFlat(t *testing.T) {
 		trials, _ := k.files(t)
 		return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss, len(trials)
 	}
+	n := 150
+	if os.Getenv("HEADSCOPE_SLOW") == "1" {
+		n = 500
+	}
 	few, small := peak(50)
-	many, large := peak(500)
-	t.Logf("50 prompts: %d MiB, 500 prompts: %d MiB; trials of %d and %d KiB", few>>10, many>>10, small>>10, large>>10)
-	if extra := many - few; extra > 32<<10+4*int64(large-small)>>10 {
-		t.Errorf("450 prompts more take %d MiB more", extra>>10)
+	many, large := peak(n)
+	t.Logf("50 prompts: %d MiB, %d prompts: %d MiB; trials of %d and %d KiB", few>>10, n, many>>10, small>>10, large>>10)
+	if extra := many - few; extra > 8<<10+24<<10*int64(n-50)/450+4*int64(large-small)>>10 {
+		t.Errorf("%d prompts more take %d MiB more", n-50, extra>>10)
 	}
 }
