@@ -162,7 +162,7 @@ func knockoutConditions(p *Plan, t *target) []condition {
 			for i, set := range c.Sets[:min(len(c.Sets), k.Controls[scope])] {
 				control := off(controlName(c.Pool, i, scope), set, scope)
 				control.controlOf, control.pool = main.name, c.Pool
-				control.scoreOnly = i >= k.Decoded
+				control.scoreOnly = i >= k.Decoded && !p.FullAnswers
 				out = append(out, control)
 			}
 		}

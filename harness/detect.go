@@ -107,6 +107,9 @@ func (d *Detection) observe(e *evidence) (all, copying []heads.Observation, err 
 		if t.Attention == nil {
 			return nil, nil, fmt.Errorf("trial of prompt %s holds no attention", t.Prompt)
 		}
+		if slices.ContainsFunc(t.Attention.Write, func(x float32) bool { return x-x != 0 }) {
+			return nil, nil, fmt.Errorf("detect: prompt %s: %w", t.Prompt, errNotFinite("norms of heads' writes are"))
+		}
 		for _, row := range t.Attention.Mass {
 			if slices.ContainsFunc(row, func(x float32) bool { return x != x }) {
 				return nil, nil, fmt.Errorf("detect: prompt %s: %w", t.Prompt, errNotFinite("attention weights are"))
@@ -173,6 +176,9 @@ func (d *Detection) addRepeat(e *evidence) error {
 // cut lists the heads around the threshold with their intervals.
 func (d *Detection) cut(argmax heads.Scores) {
 	near := d.Borderline.Minus(d.Heads.Set())
+	if 1/float64(argmax.N) >= d.Threshold {
+		near = nil // with so few prompts every head without a hit is one hit short
+	}
 	for _, h := range append(slices.Clone(d.Heads), d.ranking.Only(near)...) {
 		v := argmax.At(h)
 		iv := stats.Wilson(int(math.Round(v*float64(argmax.N))), argmax.N, level)

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -29,7 +28,8 @@ func byCondition(trials []Trial, conds []condition) map[string][]Trial {
 }
 
 // summarise computes a condition's numbers; base are the unmodified model's trials of the same prompts, nil for itself.
-func summarise(s *PlanStats, c *condition, stage string, trials, base []Trial) ConditionResult {
+func (p *Plan) summarise(c *condition, stage string, trials, base []Trial) ConditionResult {
+	s := &p.Statistics
 	r := ConditionResult{Name: c.name, Stage: stage, Edits: c.edits, Heads: c.heads, Scope: c.scope, ControlOf: c.controlOf, Pool: c.pool}
 	if r.Edits == nil {
 		r.Edits = []decoder.Edit{}
@@ -59,20 +59,24 @@ func summarise(s *PlanStats, c *condition, stage string, trials, base []Trial) C
 	}
 	done := r.N.Planned - r.N.Failed
 	r.Metrics.Recall = recall(r.N.Hit, done)
-	if r.N.Scored > 0 {
-		r.Metrics.Recall = undefined(wilsonMethod, fmt.Sprintf("%d answers of this control set were scored and not decoded (--full-answers decodes all)", r.N.Scored))
+	if c.scoreOnly {
+		r.Metrics.Recall = undefined(wilsonMethod, "the answers of this control set were scored and not decoded (--full-answers decodes all)")
 	} else if r.N.Fragile > 0 {
 		r.Metrics.Flipped = &flips
 	}
 	r.Metrics.SumLogProb, r.Metrics.Margin = s.mean(sums), s.mean(margins)
-	if len(margins) == 0 {
+	switch {
+	case done == 0:
+		r.Metrics.SumLogProb = undefined(bootstrapMethod, "every trial failed")
+		r.Metrics.Margin = r.Metrics.SumLogProb
+	case len(margins) == 0:
 		r.Metrics.Margin = undefined(bootstrapMethod, "no trial has a decoy to compare with")
 	}
-	if r.N.Scored == 0 {
+	if !c.scoreOnly {
 		r.Metrics.Scorers = scores.shares()
 	}
 	if base != nil {
-		compare(s, &r, trials, base)
+		p.compare(c, &r, trials, base)
 	}
 	return r
 }
@@ -124,7 +128,8 @@ func recall(hits, of int) Metric {
 }
 
 // compare adds the paired comparisons; pairs with a failed trial are left out.
-func compare(s *PlanStats, r *ConditionResult, trials, base []Trial) {
+func (p *Plan) compare(c *condition, r *ConditionResult, trials, base []Trial) {
+	s := &p.Statistics
 	var before, after, marginBefore, marginAfter []float64
 	var hitBefore, hitAfter []bool
 	for i := range trials {
@@ -141,20 +146,22 @@ func compare(s *PlanStats, r *ConditionResult, trials, base []Trial) {
 	r.Metrics.Change = &change
 	primary, old, now := change, before, after
 	if len(marginBefore) > 0 {
-		c := s.change(marginBefore, marginAfter)
-		r.Metrics.MarginChange = &c
-		primary, old, now = c, marginBefore, marginAfter
+		m := s.change(marginBefore, marginAfter)
+		r.Metrics.MarginChange = &m
+		if p.Primary.Metric == metricMargin {
+			primary, old, now = m, marginBefore, marginAfter
+		}
 	}
 	r.Metrics.Equivalence = s.equivalence(primary, old, now)
-	if r.N.Scored > 0 {
+	if c.scoreOnly {
 		return
 	}
-	b, c := stats.Discordant(hitBefore, hitAfter)
-	m := stats.McNemar(b, c)
+	lost, gained := stats.Discordant(hitBefore, hitAfter)
+	m := stats.McNemar(lost, gained)
 	if len(before) == 0 {
 		m.P, m.Log10P = math.NaN(), math.NaN()
 	}
-	r.Metrics.McNemar = &Paired{Lost: b, Gained: c, P: Number(m.P), Log10P: Number(m.Log10P), Of: len(before), About: "prompts only"}
+	r.Metrics.McNemar = &Paired{Lost: lost, Gained: gained, P: Number(m.P), Log10P: Number(m.Log10P), Of: len(before), About: "prompts only"}
 }
 
 func (s *PlanStats) change(before, after []float64) Metric {

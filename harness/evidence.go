@@ -107,16 +107,16 @@ func (e *evidence) baseline(sorted map[string][]Trial) []Trial {
 
 // fill computes a result's numbers.
 func (e *evidence) fill(res *Result) error {
-	stats := &e.plan.Statistics
+	p := e.plan
 	if d, err := e.detection(); err != nil {
 		return err
 	} else if d != nil {
 		argmax, _ := d.Score("argmax_last")
 		res.Detection, res.Heads, res.Scores = d, d.Heads, &argmax
-		c := e.plan.detectCondition()
+		c := p.detectCondition()
 		res.take(e.trials[StageRepeat])
 		res.take(e.trials[StageDetect])
-		sum := summarise(stats, &c, StageDetect, e.trials[StageDetect], nil)
+		sum := p.summarise(&c, StageDetect, e.trials[StageDetect], nil)
 		res.Conditions = append(res.Conditions, sum)
 		if c.name == baseline {
 			res.Metrics = &sum.Metrics
@@ -130,11 +130,12 @@ func (e *evidence) fill(res *Result) error {
 		}
 		sorted = e.knockout(res, conds)
 	}
-	res.Grid, res.Templates = grid(stats, e.tests, e.baseline(sorted))
+	res.Grid, res.Templates = p.grid(e.tests, e.baseline(sorted))
 	res.Variants = e.variantResults()
 	res.take(e.trials[StageVariants])
 	if ex := e.trials[StageExample]; len(ex) > 0 {
 		res.Example = ex[0].Example
+		res.take(ex)
 	}
 	return nil
 }
@@ -143,6 +144,10 @@ func (e *evidence) fill(res *Result) error {
 func (e *evidence) knockout(res *Result, conds []condition) map[string][]Trial {
 	if res.Detection != nil {
 		inSample := e.plan.DetectPrompts == nil || sharedRecords(e.detects, e.tests)
+		res.InSample = &inSample
+	}
+	if on := e.plan.Knockout.DetectedOn; on != nil && res.Detection == nil {
+		inSample := on.overlaps(&e.plan.Prompts)
 		res.InSample = &inSample
 	}
 	if e.plan.Knockout.Heads != nil {
@@ -155,11 +160,11 @@ func (e *evidence) knockout(res *Result, conds []condition) map[string][]Trial {
 	for i := range conds {
 		c := &conds[i]
 		if c.name == baseline {
-			sum := summarise(&e.plan.Statistics, c, StageKnockout, base, nil)
+			sum := e.plan.summarise(c, StageKnockout, base, nil)
 			res.Conditions, res.Metrics = append(res.Conditions, sum), &sum.Metrics
 			continue
 		}
-		res.Conditions = append(res.Conditions, summarise(&e.plan.Statistics, c, StageKnockout, sorted[c.name], base))
+		res.Conditions = append(res.Conditions, e.plan.summarise(c, StageKnockout, sorted[c.name], base))
 	}
 	res.Effects = effects(e.plan, res.Conditions, e.chosen.controls)
 	return sorted
@@ -216,7 +221,7 @@ func place(recall Metric) string {
 }
 
 // grid sorts the unmodified model's trials by template and depth; nothing where no prompt names either.
-func grid(s *PlanStats, prompts []PromptRecord, base []Trial) ([]GridCell, []TemplateResult) {
+func (p *Plan) grid(prompts []PromptRecord, base []Trial) ([]GridCell, []TemplateResult) {
 	type key struct {
 		template string
 		depth    Number
@@ -224,11 +229,11 @@ func grid(s *PlanStats, prompts []PromptRecord, base []Trial) ([]GridCell, []Tem
 	cells, templates := map[key][]int{}, map[string][]int{}
 	var order []key
 	var names []string
-	for i, p := range prompts {
-		if i >= len(base) || p.Template == "" && p.Depth != p.Depth {
+	for i, r := range prompts {
+		if i >= len(base) || r.Template == "" && r.Depth != r.Depth {
 			continue
 		}
-		k := key{p.Template, p.Depth}
+		k := key{r.Template, r.Depth}
 		if k.depth != k.depth {
 			k.depth = -1 // NaN is no key
 		}
@@ -252,7 +257,7 @@ func grid(s *PlanStats, prompts []PromptRecord, base []Trial) ([]GridCell, []Tem
 			c.Tokens += len(prompts[i].IDs)
 		}
 		c.Tokens /= len(trials)
-		sum := summarise(s, &condition{name: baseline}, "", trials, nil)
+		sum := p.summarise(&condition{name: baseline}, "", trials, nil)
 		c.N, c.Recall, c.SumLogProb, c.Margin = sum.N, sum.Metrics.Recall, sum.Metrics.SumLogProb, sum.Metrics.Margin
 		out = append(out, c)
 	}
@@ -262,7 +267,7 @@ func grid(s *PlanStats, prompts []PromptRecord, base []Trial) ([]GridCell, []Tem
 		for _, i := range templates[name] {
 			trials = append(trials, base[i])
 		}
-		sum := summarise(s, &condition{name: baseline}, "", trials, nil)
+		sum := p.summarise(&condition{name: baseline}, "", trials, nil)
 		byTemplate = append(byTemplate, TemplateResult{name, sum.N, sum.Metrics.Recall, sum.Metrics.SumLogProb, sum.Metrics.Margin, place(sum.Metrics.Recall)})
 	}
 	return out, byTemplate
@@ -289,7 +294,7 @@ func (e *evidence) variantResults() []VariantResult {
 		if len(trials) == 0 {
 			continue
 		}
-		sum := summarise(&e.plan.Statistics, &condition{name: baseline}, "", trials, nil)
+		sum := e.plan.summarise(&condition{name: baseline}, "", trials, nil)
 		out = append(out, VariantResult{name, sum.N, sum.Metrics.Recall, sum.Metrics.SumLogProb, sum.Metrics.Margin})
 	}
 	return out

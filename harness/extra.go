@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 
@@ -56,7 +57,7 @@ func (r *runner) keep(trials []Trial) error {
 func (r *runner) repeat(ctx context.Context, rep *PlanRepeat, i int) (Trial, error) {
 	c := r.o.Checkpoint
 	rng := rand.New(rand.NewPCG(r.plan.Statistics.Seed, rep.Stream+uint64(i)<<32))
-	enc, err := c.Tokenizer.Encode("", tokenizer.Options{AddSpecial: true})
+	enc, err := c.Tokenizer.Encode("a", tokenizer.Options{AddSpecial: true})
 	if err != nil {
 		return Trial{}, err
 	}
@@ -64,10 +65,16 @@ func (r *runner) repeat(ctx context.Context, rep *PlanRepeat, i int) (Trial, err
 	for _, a := range c.Tokenizer.AddedTokens() {
 		added[a.ID] = true
 	}
-	ids := append([]int32(nil), enc.IDs...)
+	var ids []int32
+	for _, id := range enc.IDs {
+		if !added[id] {
+			break
+		}
+		ids = append(ids, id)
+	}
 	start := len(ids)
 	for len(ids) < start+rep.Length {
-		if id := rng.Int32N(int32(c.Spec.Vocab)); !added[id] {
+		if id := rng.Int32N(int32(min(c.Spec.Vocab, c.Tokenizer.VocabSize()))); !added[id] {
 			ids = append(ids, id)
 		}
 	}
@@ -76,7 +83,11 @@ func (r *runner) repeat(ctx context.Context, rep *PlanRepeat, i int) (Trial, err
 	for k := range rows {
 		rows[k] = start + rep.Length + k
 	}
+	t := Trial{Stage: StageRepeat, Prompt: fmt.Sprintf("repeat%d", i), Condition: baseline, Outcome: Observed, Sum: nan, Margin: nan, MinGap: nan}
 	tr, err := r.trace(ctx, &decoder.Prompt{IDs: ids}, nil, decoder.TraceOptions{Attention: rows, Hidden: -1})
+	if t.outOfMemory(err) {
+		return t, nil
+	}
 	if err != nil {
 		return Trial{}, err
 	}
@@ -84,9 +95,18 @@ func (r *runner) repeat(ctx context.Context, rep *PlanRepeat, i int) (Trial, err
 	if err != nil {
 		return Trial{}, err
 	}
-	t := Trial{Stage: StageRepeat, Prompt: fmt.Sprintf("repeat%d", i), Condition: baseline, Outcome: Observed, Sum: nan, Margin: nan, MinGap: nan}
 	t.Repeat = &TrialRepeat{got.Induction, got.Duplicate, got.Previous}
 	return t, nil
+}
+
+// outOfMemory marks the trial as failed where err says that.
+func (t *Trial) outOfMemory(err error) bool {
+	var memory *decoder.OutOfMemoryError
+	if !errors.As(err, &memory) {
+		return false
+	}
+	t.fail(memory)
+	return true
 }
 
 // example records how the best heads see the first prompt from its last row.
@@ -98,7 +118,11 @@ func (r *runner) example(ctx context.Context, p *Prompt, best heads.Ranking) ([]
 	if trials, err := r.storedAlone(id, 1); err != nil || trials != nil {
 		return trials, err
 	}
+	t := Trial{Stage: StageExample, Prompt: p.Spec.ID, Condition: baseline, Outcome: Observed, Sum: nan, Margin: nan, MinGap: nan}
 	tr, err := r.trace(ctx, &decoder.Prompt{IDs: p.IDs}, nil, decoder.TraceOptions{Attention: []int{len(p.IDs) - 1}, Hidden: -1})
+	if t.outOfMemory(err) {
+		return []Trial{t}, r.keep([]Trial{t})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("example: %w", err)
 	}
@@ -109,6 +133,6 @@ func (r *runner) example(ctx context.Context, p *Prompt, best heads.Ranking) ([]
 	for _, h := range best[:min(len(best), exampleHeads)] {
 		ex.Heads = append(ex.Heads, ExampleHead{h, floats(tr.Attention[h.Layer][h.Index*tr.T : (h.Index+1)*tr.T])})
 	}
-	t := Trial{Stage: StageExample, Prompt: p.Spec.ID, Condition: baseline, Outcome: Observed, Sum: nan, Margin: nan, MinGap: nan, Example: ex}
+	t.Example = ex
 	return []Trial{t}, r.keep([]Trial{t})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/headscope/headscope/harness/needle"
 	"github.com/headscope/headscope/loader/tokenizer"
@@ -64,7 +65,7 @@ func GeneratePrompts(ctx context.Context, tok *tokenizer.Tokenizer, g NeedleOpti
 			o.Variants = []needle.Variant{needle.Base, needle.NoDecoy, needle.DecoyOnly, needle.Absent}
 		}
 		set, err := needle.Realise(ctx, tok, specs, o)
-		if err != nil && ctx.Err() == nil {
+		if err != nil && strings.Contains(err.Error(), "chat template") {
 			return nil, &hintError{err, "give --chat plain for plain text, or --prompts FILE in the model's own format"}
 		}
 		if err != nil {
@@ -94,7 +95,7 @@ func promptFileOf(g *NeedleOptions, set *needle.Set) (*PromptFile, error) {
 	name := fmt.Sprintf("%s:%d:%s:%s", GeneratedPrompts, g.Tokens, set.Report.Chat, set.Prompts[0].Split)
 	f, err := parsePrompts(name, b.Bytes())
 	if err == nil {
-		f.Generated = g
+		f.Generated, f.made = g, &set.Report
 	}
 	return f, err
 }

@@ -19,6 +19,8 @@ type GivenHeads struct {
 	Heads     heads.Ranking // best first
 	Exclude   heads.Set     // no controls for them: the heads themselves and, from a result, whatever its detectors flag
 	WriteNorm *heads.Scores // of all heads, from a result; nil = not known
+
+	DetectedOn *PlanPrompts // the prompts that they were detected on, from a result; nil = not known
 }
 
 // ReadHeads reads heads to knock out: a file (a list, or a result of ours) or a list as text.
@@ -44,6 +46,7 @@ func ReadHeads(list string) (*GivenHeads, error) {
 	var r struct {
 		Schema    int        `json:"schema"`
 		Detection *Detection `json:"detection"`
+		Plan      *Plan      `json:"plan"`
 	}
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, &hintError{fmt.Errorf("%s: %w", list, err), headListAdvice}
@@ -56,6 +59,12 @@ func ReadHeads(list string) (*GivenHeads, error) {
 		if s, ok := r.Detection.Score("write_norm"); ok {
 			given.WriteNorm = &s
 		}
+		if r.Plan != nil {
+			given.DetectedOn = &r.Plan.Prompts
+			if r.Plan.DetectPrompts != nil {
+				given.DetectedOn = r.Plan.DetectPrompts
+			}
+		}
 	}
 	return given, nil
 }
@@ -64,13 +73,16 @@ func ReadHeads(list string) (*GivenHeads, error) {
 const strongest = 0.05
 
 // flagged is what any detector calls out of the ordinary, none of it fit for a control: heads with argmax_last, argmax_code or copy_tf at
-// or above the threshold, and the strongest twentieth by mass_last, induction and duplicate.
+// or above the threshold or one hit short of it, and the strongest twentieth by mass_last, induction and duplicate.
 func (d *Detection) flagged() heads.Set {
 	var out heads.Set
 	for _, name := range []string{"argmax_last", "argmax_code", "copy_tf"} {
 		if s, ok := d.Score(name); ok {
 			out = out.Union(s.AtLeast(d.Threshold))
 		}
+	}
+	if s, ok := d.Score("argmax_last"); ok && 1/float64(s.N) < d.Threshold {
+		out = out.Union(d.Borderline) // else one hit short is no hit
 	}
 	for _, name := range []string{"mass_last", "induction", "duplicate"} {
 		if s, ok := d.Score(name); ok {

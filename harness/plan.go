@@ -13,6 +13,7 @@ import (
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/patch"
 )
 
 // Stages of a study.
@@ -114,16 +115,25 @@ type PlanRepeat struct {
 
 // PlanKnockout says which heads are switched off and what they are compared with.
 type PlanKnockout struct {
-	Heads     heads.Ranking         `json:"heads,omitempty"` // given; else those that the detect stage finds
-	Exclude   heads.Set             `json:"exclude,omitempty"`
-	WriteNorm *heads.Scores         `json:"write_norm,omitempty"` // sizes to match the controls of given heads on
-	Top       int                   `json:"top,omitempty"`        // only the best so many
-	Cuts      bool                  `json:"cuts"`                 // also without the heads that may be there by chance, and with those one hit short
-	Controls  map[decoder.Scope]int `json:"controls"`             // sets of each pool, by scope
-	Decoded   int                   `json:"decoded_controls"`     // sets of each pool and scope whose answers are decoded; the others are scored
-	Auto      bool                  `json:"auto_controls"`        // their number was left to the plan
-	Pools     []string              `json:"pools"`
-	Scopes    []decoder.Scope       `json:"scopes"`
+	Heads      heads.Ranking         `json:"heads,omitempty"` // given; else those that the detect stage finds
+	Exclude    heads.Set             `json:"exclude,omitempty"`
+	WriteNorm  *heads.Scores         `json:"write_norm,omitempty"`  // sizes to match the controls of given heads on
+	DetectedOn *PlanPrompts          `json:"detected_on,omitempty"` // what given heads were detected on; absent: not known
+	Matching   PlanMatching          `json:"matching"`
+	Top        int                   `json:"top,omitempty"`    // only the best so many
+	Cuts       bool                  `json:"cuts"`             // also without the heads that may be there by chance, and with those one hit short
+	Controls   map[decoder.Scope]int `json:"controls"`         // sets of each pool, by scope
+	Decoded    int                   `json:"decoded_controls"` // sets of each pool and scope whose answers are decoded; the others are scored
+	Auto       bool                  `json:"auto_controls"`    // their number was left to the plan
+	Pools      []string              `json:"pools"`
+	Scopes     []decoder.Scope       `json:"scopes"`
+}
+
+// PlanMatching is the rule by which control sets are drawn.
+type PlanMatching struct {
+	Size         string  `json:"size"`          // what sets are matched on, where it is known
+	Candidates   int     `json:"candidates"`    // sets drawn for each one kept
+	FlaggedShare float64 `json:"flagged_share"` // of all heads, that detectors without a threshold flag
 }
 
 // most is the largest number of control sets of a scope.
@@ -154,6 +164,7 @@ type PlanStats struct {
 
 // PlanRun is what the last bits depend on.
 type PlanRun struct {
+	Engine      int    `json:"engine"` // decoder.Engine: raised when programs or batches change
 	DType       string `json:"dtype"`
 	Device      string `json:"device"` // kind: go, cpu, cuda
 	Backend     string `json:"backend"`
@@ -185,7 +196,7 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 		Prompts: planPrompts(o.Prompts), MaxNew: o.MaxNew, FullAnswers: o.FullAnswers,
 		Statistics: PlanStats{o.Seed, streamControls, streamBootstrap, resamples, level, o.Equivalence},
 		Run: PlanRun{
-			DType: m.DType(), Device: string(m.Backend().Kind), Backend: m.Backend().About,
+			Engine: decoder.Engine, DType: m.DType(), Device: string(m.Backend().Kind), Backend: m.Backend().About,
 			Batch: o.Batch, DecodeBatch: decodeBatch, Unit: unitSize(c, o.Prompts, o.Batch),
 		},
 	}
@@ -223,7 +234,8 @@ const (
 
 func (p *Plan) addKnockout(o *Options) {
 	k := &PlanKnockout{
-		Heads: o.Heads, Exclude: o.Exclude, WriteNorm: o.WriteNorm, Top: o.Top, Cuts: o.Cuts, Auto: o.Controls == AutoControls,
+		Heads: o.Heads, Exclude: o.Exclude, WriteNorm: o.WriteNorm, Top: o.Top, Cuts: o.Cuts, Auto: o.Controls == AutoControls, DetectedOn: o.DetectedOn,
+		Matching: PlanMatching{"write_norm", patch.Candidates, strongest},
 		Controls: map[decoder.Scope]int{}, Decoded: decodedControls, Pools: o.Pools, Scopes: o.Scopes,
 	}
 	if len(k.Pools) == 0 {
@@ -240,8 +252,11 @@ func (p *Plan) addKnockout(o *Options) {
 		}
 	}
 	p.Knockout = k
-	if len(o.Scopes) > 0 {
-		p.Primary.Scope, p.Primary.Pool = o.Scopes[0], k.Pools[0]
+	// The declared comparison is the one that can say most: the first scope with the most control sets.
+	for _, s := range o.Scopes {
+		if p.Primary.Scope == "" || k.Controls[s] > k.Controls[p.Primary.Scope] {
+			p.Primary.Scope, p.Primary.Pool = s, k.Pools[0]
+		}
 	}
 	for _, c := range o.Conditions {
 		p.Conditions = append(p.Conditions, NamedEdits{c.Name, decoder.Canonical(c.Edits)})
@@ -270,6 +285,11 @@ func planPrompts(f *PromptFile) PlanPrompts {
 		p.IDs = append(p.IDs, s.ID)
 	}
 	return p
+}
+
+// overlaps tells whether both name a prompt of one file.
+func (p *PlanPrompts) overlaps(o *PlanPrompts) bool {
+	return p.SHA256 == o.SHA256 && slices.ContainsFunc(p.IDs, func(id string) bool { return slices.Contains(o.IDs, id) })
 }
 
 // paths returns where the run's aggregate and its trials lie.

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/headscope/headscope/harness/needle"
 )
 
 // BuiltinPrompts names the embedded prompt set: 40 prompts of about 500 tokens in ChatML, each with one five-character code.
@@ -61,6 +63,8 @@ type PromptFile struct {
 	Total  int    // prompts of the file, also where Limit has left some out
 
 	Generated *NeedleOptions // how they were made; nil for prompts of a file
+
+	made *needle.Report // what became of that
 }
 
 // PromptError says which line of which prompt file is wrong.

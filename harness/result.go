@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/headscope/headscope/harness/needle"
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/stats"
@@ -81,6 +82,7 @@ type PromptInfo struct {
 	Longest      int    `json:"longest"`
 
 	Generated *NeedleOptions `json:"generated,omitempty"` // how they were made; absent for prompts of a file
+	Made      *needle.Report `json:"made,omitempty"`      // what became of that: lengths, refusals, the hash of a haystack
 }
 
 // Counts are trials by outcome.
@@ -240,7 +242,7 @@ func (m ModelInfo) String() string {
 func (r *Result) Failed() bool { return r.N.Failed > 0 }
 
 func promptInfo(o *Options, prompts []PromptRecord) PromptInfo {
-	info := PromptInfo{Source: o.Prompts.Source, Generated: o.Prompts.Generated}
+	info := PromptInfo{Source: o.Prompts.Source, Generated: o.Prompts.Generated, Made: o.Prompts.made}
 	if o.DetectPrompts != nil {
 		info.DetectSource = o.DetectPrompts.Source
 	}

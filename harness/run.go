@@ -30,6 +30,7 @@ type Options struct {
 	Threshold  float64         // argmax_last of a retrieval head, inclusive
 	Heads      heads.Ranking   // heads to knock out; nil: those that the detect stage finds
 	Exclude    heads.Set       // never drawn as controls
+	DetectedOn *PlanPrompts    // what given heads were detected on; nil = not known
 	WriteNorm  *heads.Scores   // sizes of given heads' writes, to match controls on; nil = not known
 	Top        int             // knock out only the best so many; 0 = all
 	Cuts       bool            // also knock out the sure heads alone, and with those one hit short of the threshold
@@ -232,7 +233,7 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 	asked := make([]*decoder.Prompt, len(prompts))
 	dc := make([]decoder.Condition, len(conds))
 	for i := range conds {
-		dc[i] = decoder.Condition{Edits: conds[i].edits, Probe: conds[i].probe, ScoreOnly: conds[i].scoreOnly && !r.plan.FullAnswers}
+		dc[i] = decoder.Condition{Edits: conds[i].edits, Probe: conds[i].probe, ScoreOnly: conds[i].scoreOnly}
 	}
 	for i, p := range prompts {
 		asked[i] = p.ask()
@@ -244,7 +245,7 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 	err := r.ask(ctx, asked, dc, r.askOptions(), func(p, c int, reply *decoder.Reply) error {
 		t := &trials[p*len(conds)+c]
 		t.fill(reply)
-		if dc[c].ScoreOnly && !reply.Verified {
+		if dc[c].ScoreOnly {
 			t.Outcome, t.MinGap = Scored, nan
 		} else {
 			t.Outcome, t.Text = judge(prompts[p], reply, eos, tok)

@@ -119,7 +119,8 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 		return nil, err
 	}
 	run = &ShardRun{Path: s.TrialsPath()}
-	for _, trials := range e.trials {
+	for _, stage := range []string{StageRepeat, StageDetect, StageKnockout, StageVariants} {
+		trials := e.trials[stage]
 		for i := range trials {
 			t := &trials[i]
 			if run.N.add(t); t.Outcome == Failed && run.First == "" {

@@ -222,6 +222,10 @@ func (r *Result) notes() []string {
 		if e.P != nil {
 			p = fmt.Sprintf("p = %.3g", float64(*e.P))
 		}
+		if e.Controls == 0 {
+			n = append(n, fmt.Sprintf("%s %s", e.Condition, e.Reason))
+			continue
+		}
 		n = append(n, fmt.Sprintf("%s against its controls (%s): %d of %d lowered %s as much; head-set randomisation: %s.", e.Condition, e.Pool, e.AtLeast, e.Controls, e.Metric, p))
 	}
 	n = append(n, r.controlNotes()...)

@@ -187,7 +187,7 @@ func (t *trialsFile) checkHeader(line []byte, want trialsHeader) error {
 
 // String is the run's shape in one line.
 func (r PlanRun) String() string {
-	return fmt.Sprintf("%s on %s (%s), batch %d, decode batch %d, unit %d", r.DType, r.Device, r.Backend, r.Batch, r.DecodeBatch, r.Unit)
+	return fmt.Sprintf("engine %d, %s on %s (%s), batch %d, decode batch %d, unit %d", r.Engine, r.DType, r.Device, r.Backend, r.Batch, r.DecodeBatch, r.Unit)
 }
 
 // whole returns the trials of a unit if all of them are there. The last unit of the file may have been cut short: it is cut off.

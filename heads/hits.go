@@ -29,6 +29,8 @@ type Hits struct {
 	BeforeCode   int          `json:"before_code"` // hits on the token before the code, whether or not it is a repeated word
 	Elsewhere    int          `json:"elsewhere"`   // prompts whose arg max lies outside the needle on a token equal to the last one
 	Label        Label        `json:"label"`
+
+	rest int // hits on other tokens of the needle
 }
 
 // Hits returns one entry for each head of set, in set order. A hit on a code token counts as code even if that
@@ -72,6 +74,8 @@ func (h *Hits) add(p Observation, at int) {
 		h.Code++
 	case repeated:
 		h.RepeatedWord++
+	case at != p.Code[0]-1:
+		h.rest++
 	}
 }
 
@@ -83,7 +87,7 @@ func (h *Hits) label() Label {
 		return LabelRepeatedWord
 	case 2*h.BeforeCode > h.Total:
 		return LabelBeforeCode
-	case 2*(h.Total-h.Code-h.RepeatedWord-h.BeforeCode) > h.Total:
+	case 2*h.rest > h.Total:
 		return LabelNeedle
 	}
 	return LabelOther

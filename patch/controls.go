@@ -42,17 +42,7 @@ func LayerPool(scores heads.Scores, threshold float64, exclude ...heads.Set) hea
 // DisjointKV returns the pool's heads that share no key/value head with target; group is how many query heads share one. Edits of
 // keys reach the whole group, so their controls must not touch it.
 func DisjointKV(pool, target heads.Set, group int) heads.Set {
-	touched := map[[2]int]bool{}
-	for _, h := range target {
-		touched[[2]int{h.Layer, h.Index / group}] = true
-	}
-	out := heads.Set{}
-	for _, h := range pool {
-		if !touched[[2]int{h.Layer, h.Index / group}] {
-			out = append(out, h)
-		}
-	}
-	return out
+	return pool.Minus(target.KVSiblings(group))
 }
 
 // LayerDraw says how many heads of a layer a control set takes, and out of how many.
@@ -82,6 +72,13 @@ type Report struct {
 // with an error. The sets share heads where pools are small: the report's overlap says how far they are from
 // independent draws.
 func MatchedSets(pool, target heads.Set, n int, rng *rand.Rand) ([]heads.Set, Report, error) {
+	sets, report, err := drawSets(pool, target, n, rng)
+	report.overlap(sets)
+	return sets, report, err
+}
+
+// drawSets is MatchedSets without the overlap of the sets, which takes a look at every pair.
+func drawSets(pool, target heads.Set, n int, rng *rand.Rand) ([]heads.Set, Report, error) {
 	if len(target) == 0 {
 		return nil, Report{}, ErrEmptyTarget
 	}
@@ -107,7 +104,6 @@ func MatchedSets(pool, target heads.Set, n int, rng *rand.Rand) ([]heads.Set, Re
 			sets = append(sets, set)
 		}
 	}
-	report.overlap(sets)
 	return sets, report, nil
 }
 

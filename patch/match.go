@@ -9,8 +9,8 @@ import (
 	"github.com/headscope/headscope/heads"
 )
 
-// candidates is how many sets are drawn for each one kept, where as many exist.
-const candidates = 10
+// Candidates is how many sets are drawn for each one kept, where as many exist.
+const Candidates = 10
 
 // Match says how well the control sets match the target in a size, such as the norm of what a head writes into the residual. The
 // size of a set is the sum over its heads; a mismatch is |ln(size of a set / size of the target)|.
@@ -29,14 +29,14 @@ type Match struct {
 // report says what is left.
 func SizeMatchedSets(pool, target heads.Set, n int, size heads.Scores, rng *rand.Rand) ([]heads.Set, Report, Match, error) {
 	m := Match{Size: size.Detector, Target: total(size, target)}
-	draw := n * candidates
-	sets, report, err := MatchedSets(pool, target, draw, rng)
+	draw := n * Candidates
+	sets, report, err := drawSets(pool, target, draw, rng)
 	if errors.Is(err, ErrTooFewSets) && report.Possible.IsInt64() && report.Possible.Int64() >= int64(n) {
 		draw = int(report.Possible.Int64())
-		sets, report, err = MatchedSets(pool, target, draw, rng)
+		sets, report, err = drawSets(pool, target, draw, rng)
 	}
 	if errors.Is(err, ErrTooFewSets) {
-		_, report, err = MatchedSets(pool, target, n, rng) // says how many were asked for
+		_, report, err = drawSets(pool, target, n, rng) // says how many were asked for
 	}
 	if err != nil {
 		return nil, report, m, err
@@ -69,7 +69,6 @@ func SizeMatchedSets(pool, target heads.Set, n int, size heads.Scores, rng *rand
 		m.Mismatch += off[at] / float64(n)
 		m.Largest = max(m.Largest, off[at])
 	}
-	report.Pairs, report.MeanOverlap, report.MaxOverlap = 0, 0, 0
 	report.overlap(kept)
 	return kept, report, m, nil
 }

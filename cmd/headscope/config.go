@@ -221,7 +221,7 @@ func (e *experimentFlags) heads(list string, o *harness.Options) error {
 	}
 	given, err := harness.ReadHeads(list)
 	if err == nil {
-		o.Heads, o.Exclude, o.WriteNorm = given.Heads, given.Exclude, given.WriteNorm
+		o.Heads, o.Exclude, o.WriteNorm, o.DetectedOn = given.Heads, given.Exclude, given.WriteNorm, given.DetectedOn
 	}
 	return err
 }

@@ -108,7 +108,11 @@ func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkp
 		return nil
 	}
 	detect, knockout := slices.Contains(o.Stages, harness.StageDetect), slices.Contains(o.Stages, harness.StageKnockout)
-	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, e.options(e.seed), knockout, detect && o.DetectPrompts == nil)
+	asked := e.options(e.seed)
+	if e.limit > 0 {
+		asked.N = min(asked.N, e.limit) // the first ones are the same
+	}
+	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, knockout, detect && o.DetectPrompts == nil)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func (n *needleFlags) options(seed uint64) harness.NeedleOptions {
 
 var needleFlagNames = []string{"samples", "tokens", "code-tokens", "templates", "depths", "haystack", "chat", "variants"}
 
-// givenFlags lists the flags of fs that were given and only say how prompts are generated.
+// givenNeedleFlags lists the flags of fs that were given and only say how prompts are generated.
 func givenNeedleFlags(fs *pflag.FlagSet) []string {
 	var out []string
 	for _, name := range needleFlagNames {
@@ -93,7 +93,7 @@ func promptsVerb() *verb {
 // noteGenerated says what was made and what was not.
 func noteGenerated(a *app, g *harness.Generated) {
 	for _, r := range g.Reports {
-		a.note("%d prompts (%s), at most %d tokens short, %d refused", r.Prompts, r.Chat, r.MostShort, r.Refused)
+		a.note("%d prompts (%s), at most %d tokens short, %d refused, %d decoys with the code's first token", r.Prompts, r.Chat, r.MostShort, r.Refused, r.SharedFirst)
 	}
 	for i, r := range g.Refused {
 		if i == 3 {

@@ -212,7 +212,15 @@ func (m *Model) widened(x *tensors.Tensor, b int) (*tensors.Tensor, error) {
 
 // cachedBatch runs the trunk's rows on under each condition, scores answer and decoy, and checks the drafts of answers that go on.
 // Most conditions do no harm and end here; the few others keep their rows, to be decoded in a batch of their own.
-func (m *Model) cachedBatch(ctx context.Context, t *rowTrunk, jobs []*job, batch int, o *AskOptions) error {
+func (m *Model) cachedBatch(ctx context.Context, t *rowTrunk, jobs []*job, batch int, o *AskOptions) (err error) {
+	defer func() {
+		for _, j := range jobs {
+			if err != nil { // nobody will wait for them
+				j.rows.free()
+				j.rows = nil
+			}
+		}
+	}()
 	conds := make([]*condition, batch)
 	for i := range batch {
 		conds[i] = jobs[min(i, len(jobs)-1)].c

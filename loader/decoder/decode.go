@@ -5,6 +5,7 @@ import "context"
 // waiting are jobs that wait for enough others to fill a batch, with the caches they need.
 type waiting struct {
 	jobs   []*job
+	decoys bool // to be scored, and not answers to be decoded
 	decode func(ctx context.Context, jobs []*job, o *AskOptions) error
 }
 
@@ -58,19 +59,25 @@ func (w *waiting) bytes(m *Model) int64 {
 	return n
 }
 
-// shape is what the jobs of a batch have in common.
-func (j *job) shape() [3]int { return [3]int{j.cache.u.t, j.rows.slots(), decoySlots(len(j.p.Decoy))} }
+// shape is what the jobs of a batch have in common: the bucket, the size of kept rows, and for decoys theirs.
+func (w *waiting) shape(j *job) [3]int {
+	s := [3]int{j.cache.u.t, j.rows.slots()}
+	if w.decoys {
+		s[2] = decoySlots(len(j.p.Decoy))
+	}
+	return s
+}
 
 // next takes a batch of waiting jobs of one shape, the oldest first, where as many wait as fill one, or where any wait if all is set.
 func (w *waiting) next(m *Model, all bool, o *AskOptions) []*job {
 	count := map[[3]int]int{}
 	for _, j := range w.jobs {
-		count[j.shape()]++
+		count[w.shape(j)]++
 	}
 	var batch, rest []*job
 	for _, j := range w.jobs {
 		most := m.largestBatch(j.cache.u.t, o)
-		if len(batch) < most && (all || count[j.shape()] >= most) && (batch == nil || batch[0].shape() == j.shape()) {
+		if len(batch) < most && (all || count[w.shape(j)] >= most) && (batch == nil || w.shape(batch[0]) == w.shape(j)) {
 			batch = append(batch, j)
 		} else {
 			rest = append(rest, j)

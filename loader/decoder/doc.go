@@ -31,3 +31,7 @@
 // Place in the map: above loader and rope, below heads, patch and harness. Only the yardstick of scripts/bench uses GoMLX's graph
 // beside it.
 package decoder
+
+// Engine is raised whenever programs, batches or their order change such that numbers may move within the bound between shapes. It is
+// part of a run's plan: trials of one engine are not continued by another.
+const Engine = 1

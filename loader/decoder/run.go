@@ -48,7 +48,7 @@ func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 	}
 	wait := waiting{decode: m.decodeBatch}
 	defer wait.free()
-	decoys := waiting{decode: m.decoyBatch}
+	decoys := waiting{decoys: true, decode: m.decoyBatch}
 	defer decoys.free()
 	next := 0 // first prompt whose replies have not been handed on
 	for _, chunk := range m.chunks(prompts, jobs, conds, &o) {

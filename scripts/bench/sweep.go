@@ -10,6 +10,9 @@ import (
 // sweepSets is how many control sets section g switches off at the question's rows, beside the retrieval heads.
 const sweepSets = 99
 
+// sweepDecoded is how many of them have their answers decoded.
+const sweepDecoded = 3
+
 // sweep is section g: a randomisation of 99 control sets on question rows against 5 conditions in whole passes.
 func (b *bench) sweep() error {
 	for _, dtype := range b.dtypeList() {
@@ -31,6 +34,9 @@ func (b *bench) sweepOf(m *decoder.Model, dtype string) error {
 	}
 	ask := func(scope decoder.Scope, matched []heads.Set) func() error {
 		conds := append([]decoder.Condition{{}}, zeroed(append([]heads.Set{s.retrieval}, matched...), scope)...)
+		for i := range conds { // as a study asks them: the first sets are decoded, all are scored
+			conds[i].ScoreOnly = i >= 2+sweepDecoded
+		}
 		return func() error {
 			_, err := s.ask(conds, nil)
 			return err
