@@ -178,7 +178,7 @@ type Equivalence struct {
 }
 
 func (s *PlanStats) equivalence(change Metric, before, after []float64) *Equivalence {
-	if s.Equivalence <= 0 || len(before) == 0 || change.Reason != "" {
+	if s.Equivalence <= 0 || len(before) < 2 || change.Reason != "" {
 		return nil
 	}
 	e := stats.PairedBootstrap(before, after, stats.Resampling{N: s.Resamples, Level: 0.9}, s.bootstrap())
@@ -209,6 +209,7 @@ func effects(p *Plan, conds []ConditionResult, controls []Controls) []Effect {
 			}
 			e := Effect{Condition: c.Name, Pool: pool.Pool, Metric: p.Primary.Metric, Method: "head-set randomisation on the drop of " + p.Primary.Metric}
 			e.Primary = c.Scope == p.Primary.Scope && pool.Pool == p.Primary.Pool
+			e.Drop, e.ControlDrop, e.LargestControl = Number(p.drop(c)), nan, nan
 			if len(drops) == 0 {
 				e.Reason = "has no controls: " + pool.Reason
 				out = append(out, e)
@@ -216,7 +217,7 @@ func effects(p *Plan, conds []ConditionResult, controls []Controls) []Effect {
 			}
 			test := stats.HeadSetTest(p.drop(c), drops)
 			e.Controls, e.AtLeast = test.Controls, test.AtLeast
-			e.Drop, e.ControlDrop, e.LargestControl = Number(p.drop(c)), Number(stats.Mean(drops)), Number(slices.Max(drops))
+			e.ControlDrop, e.LargestControl = Number(stats.Mean(drops)), Number(slices.Max(drops))
 			switch v := Number(test.P); {
 			case math.IsNaN(test.P):
 				e.Reason = "is undefined: one of the drops is not a number"

@@ -310,6 +310,9 @@ func (p *PromptSpec) check() error {
 		if err := p.checkSpan("answer_span", p.AnswerSpan); err != nil {
 			return err
 		}
+		if in := p.Text[p.AnswerSpan[0]:p.AnswerSpan[1]]; in != p.Answer {
+			return fmt.Errorf("answer_span %v holds %q, the answer is %q", p.AnswerSpan, in, p.Answer)
+		}
 	case VariantAbsent, VariantDecoyOnly:
 		if strings.Contains(p.Text, p.Answer) {
 			return fmt.Errorf("a prompt of variant %q holds its answer %q", p.Variant, p.Answer)
@@ -329,6 +332,9 @@ func (p *PromptSpec) check() error {
 	for i, d := range p.Decoys {
 		if d.Answer == "" {
 			return fmt.Errorf("decoy %d has no answer", i)
+		}
+		if d.Answer == p.Answer {
+			return fmt.Errorf("decoy %d is the answer, %q", i, p.Answer)
 		}
 		if p.leavesDecoyOut() && d.Span == [2]int{} {
 			continue

@@ -244,6 +244,9 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 	eos, tok := r.plan.Model.EOS, r.o.Checkpoint.Tokenizer
 	err := r.ask(ctx, asked, dc, r.askOptions(), func(p, c int, reply *decoder.Reply) error {
 		t := &trials[p*len(conds)+c]
+		if len(conds[c].edits) == 0 && slices.ContainsFunc(reply.LogProb, func(x float64) bool { return x != x }) {
+			return fmt.Errorf("prompt %s: %w", t.Prompt, errNotFinite("the unmodified model's log-probabilities are"))
+		}
 		t.fill(reply)
 		if dc[c].ScoreOnly {
 			t.Outcome, t.MinGap = Scored, nan

@@ -285,7 +285,14 @@ func writeError(path string, err error) error {
 }
 
 // WriteFile writes a file whole or not at all.
-func WriteFile(path string, data []byte) error { return writeWhole(path, data) }
+func WriteFile(path string, data []byte) error {
+	err := writeWhole(path, data)
+	var h *hintError
+	if errors.As(err, &h) {
+		return &hintError{h.err, "choose a file that can be written, on a disk with room"}
+	}
+	return err
+}
 
 // writeWhole writes a file under another name and renames it when all of it is on disk.
 func writeWhole(path string, data []byte) (err error) {

@@ -18,7 +18,7 @@ type runFlags struct {
 
 func (r *runFlags) add(fs *pflag.FlagSet) {
 	r.config.add(fs)
-	fs.StringVar(&r.shard, "shard", "", "I/N: compute the I-th of N parts of one stage's work units; `headscope merge` puts the parts together")
+	fs.StringVar(&r.shard, "shard", "", "I/N: compute the I-th of N parts of one stage's work units; headscope merge puts the parts together")
 	fs.StringVar(&r.dryRun, "dry-run", "", "compute no trial and write nothing: print the plan, its cost and its power; =plan leaves out the calibration on the model")
 	fs.Lookup("dry-run").NoOptDefVal = dryRunCalibrated
 }
@@ -51,7 +51,7 @@ func (e *experimentFlags) runShard(ctx context.Context, a *app, s *harness.Study
 	if _, err := fmt.Fprintln(a.out, run.Path); err != nil {
 		return err
 	}
-	a.note("%d trials; `headscope merge` puts the parts together when all are there", run.N.Planned)
+	a.note("%d trials; headscope merge puts the parts together when all are there", run.N.Planned)
 	if run.N.Failed > 0 {
 		return someFailed(run.N, run.First, run.Path)
 	}

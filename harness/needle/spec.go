@@ -62,8 +62,8 @@ type Spec struct {
 	haystack *Haystack
 }
 
-// Specs makes the samples 0..N-1 of a split. Samples run through the templates first, then through the depths, so every
-// len(Templates)*len(Depths) samples are a full cross.
+// Specs makes the samples 0..N-1 of a split. Samples run through templates and depths together, so that few of them already
+// have several of both, and every len(Templates)*len(Depths) are a full cross.
 func Specs(o Options) ([]Spec, error) {
 	if !o.Split.valid() {
 		return nil, fmt.Errorf("needle: split %q: want %s or %s", o.Split, Detect, Test)
@@ -72,7 +72,7 @@ func Specs(o Options) ([]Spec, error) {
 		return nil, fmt.Errorf("needle: %d prompts: want at least 1", o.N)
 	}
 	names := o.Templates
-	if names == nil {
+	if len(names) == 0 {
 		names = TemplateNames()
 	}
 	var used []*template
@@ -84,11 +84,8 @@ func Specs(o Options) ([]Spec, error) {
 		used = append(used, t)
 	}
 	depths := o.Depths
-	if depths == nil {
+	if len(depths) == 0 {
 		depths = DefaultDepths()
-	}
-	if len(used) == 0 || len(depths) == 0 {
-		return nil, fmt.Errorf("needle: %d templates and %d depths: want at least one of each", len(used), len(depths))
 	}
 	for _, d := range depths {
 		if !(d >= 0 && d <= 1) {
@@ -97,7 +94,7 @@ func Specs(o Options) ([]Spec, error) {
 	}
 	out := make([]Spec, o.N)
 	for i := range out {
-		out[i] = newSpec(&o, i, used[i%len(used)], depths[i/len(used)%len(depths)])
+		out[i] = newSpec(&o, i, used[i%len(used)], depths[(i%len(used)+i/len(used))%len(depths)])
 	}
 	return out, nil
 }
