@@ -59,7 +59,7 @@ func (r *Result) writeDetection(out *printer, v View) {
 	}
 	out.fence(v.Markdown)
 	out.line("")
-	out.line("%d heads with argmax_last >= %g (n = %d; on what their hits fall: code, a repeated word, other)", len(d.Heads), d.Threshold, r.Scores.N)
+	out.line("%d heads with argmax_last >= %g (n = %d; where their hits in the needle fall)", len(d.Heads), d.Threshold, r.Scores.N)
 	rows := [][]string{{"head", "argmax_last", "mass_last", "copy_tf", "hits on"}}
 	for _, h := range d.Heads {
 		row := []string{h.String()}
