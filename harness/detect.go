@@ -6,11 +6,8 @@ import (
 	"slices"
 
 	"github.com/headscope/headscope/heads"
-	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/stats"
 )
-
-type headOf = decoder.Head
 
 // closeAttention is the lead of an attention weight below which another machine may see another arg max (float32).
 const closeAttention = 1e-4
@@ -182,7 +179,7 @@ func (d *Detection) cut(argmax heads.Scores) {
 	for _, h := range append(slices.Clone(d.Heads), d.ranking.Only(near)...) {
 		v := argmax.At(h)
 		iv := stats.Wilson(int(math.Round(v*float64(argmax.N))), argmax.N, level)
-		c := Cut{[2]int{h.Layer, h.Index}, Number(v), Number(iv.Lo), Number(iv.Hi), cutLikely}
+		c := Cut{h, Number(v), Number(iv.Lo), Number(iv.Hi), cutLikely}
 		switch {
 		case near.Contains(h):
 			c.Class = cutNear

@@ -3,7 +3,6 @@ package harness
 import (
 	"fmt"
 	"math"
-	"math/bits"
 
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
@@ -196,11 +195,9 @@ func (s *Study) memory(stages []dryStage) MemoryEstimate {
 		}
 		whole = max(whole, n)
 	}
-	step := max(128, 1<<max(0, bits.Len(uint(longest-1))-4)) // sequences are padded to eighths of an octave
-	batch, t := int64(s.Plan.Run.Batch), int64((longest+step-1)/step*step)
+	batch, t := int64(s.Plan.Run.Batch), int64(decoder.LengthBucket(longest))
 	cache := 2 * int64(spec.Layers) * int64(spec.KVHeads*spec.HeadDim) * t * size
-	const budget = 512 << 20 // what the decoder keeps of several groups of prompts together
-	m.Caches = max(batch*int64(whole)*cache, min(budget, batch*int64(whole)*cache*int64(s.Plan.Run.Unit)))
+	m.Caches = max(batch*int64(whole)*cache, min(decoder.DefaultCacheBytes, batch*int64(whole)*cache*int64(s.Plan.Run.Unit)))
 	row := 4*int64(spec.Hidden) + 3*int64(spec.Intermediate) + int64((2*spec.Heads+2*spec.KVHeads)*spec.HeadDim)
 	tile := max(128, t/16)
 	m.Activations = batch*(t*row*4+2*4*int64(spec.Heads)*tile*t) + int64(math.Max(8, float64(s.Plan.Run.DecodeBatch)))*int64(spec.Vocab)*4*int64(1+len(s.prompts[0].Answer))

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader/decoder"
 )
 
 // Shape is what the aggregates need to know of a model.
@@ -202,22 +203,27 @@ type TemplateResult struct {
 	Place      string `json:"place"` // ceiling, floor or between: recall above 0.95, below 0.2, or neither
 }
 
-// Bounds of base recall between which a drop can be seen in recall itself.
+// Places of a base recall: above 0.95 or below 0.2 a drop hardly shows in recall itself.
 const (
+	PlaceCeiling = "ceiling"
+	PlaceFloor   = "floor"
+	PlaceBetween = "between"
+
 	floorRecall   = 0.2
 	ceilingRecall = 0.95
 )
 
-func place(recall Metric) string {
-	switch v := float64(recall.Value); {
+// Place says where a recall lies; empty where it is undefined.
+func (m Metric) Place() string {
+	switch v := float64(m.Value); {
 	case v > ceilingRecall:
-		return "ceiling"
+		return PlaceCeiling
 	case v < floorRecall:
-		return "floor"
+		return PlaceFloor
 	case math.IsNaN(v):
 		return ""
 	}
-	return "between"
+	return PlaceBetween
 }
 
 // grid sorts the unmodified model's trials by template and depth; nothing where no prompt names either.
@@ -268,7 +274,7 @@ func (p *Plan) grid(prompts []PromptRecord, base []Trial) ([]GridCell, []Templat
 			trials = append(trials, base[i])
 		}
 		sum := p.summarise(&condition{name: baseline}, "", trials, nil)
-		byTemplate = append(byTemplate, TemplateResult{name, sum.N, sum.Metrics.Recall, sum.Metrics.SumLogProb, sum.Metrics.Margin, place(sum.Metrics.Recall)})
+		byTemplate = append(byTemplate, TemplateResult{name, sum.N, sum.Metrics.Recall, sum.Metrics.SumLogProb, sum.Metrics.Margin, sum.Metrics.Recall.Place()})
 	}
 	return out, byTemplate
 }
@@ -334,11 +340,11 @@ func (e *evidence) check() error {
 
 // Cut is a head at the threshold, with the interval that its score has.
 type Cut struct {
-	Head  [2]int `json:"head"`
-	Score Number `json:"score"`
-	Low   Number `json:"low"` // Wilson 0.95
-	High  Number `json:"high"`
-	Class string `json:"class"` // sure: the whole interval reaches the threshold; likely: the score does; near: one hit short of it
+	Head  decoder.Head `json:"head"`
+	Score Number       `json:"score"`
+	Low   Number       `json:"low"` // Wilson 0.95
+	High  Number       `json:"high"`
+	Class string       `json:"class"` // sure: the whole interval reaches the threshold; likely: the score does; near: one hit short of it
 }
 
 // Classes of heads around the threshold.
@@ -350,13 +356,12 @@ const (
 
 // sets returns the heads that are sure, and the detected ones with those that are near.
 func (d *Detection) sets() (sure, wide heads.Set) {
-	var s, w []headOf
+	var s, w []decoder.Head
 	for _, c := range d.Cuts {
-		h := headOf{Layer: c.Head[0], Index: c.Head[1]}
 		if c.Class == cutSure {
-			s = append(s, h)
+			s = append(s, c.Head)
 		}
-		w = append(w, h)
+		w = append(w, c.Head)
 	}
 	return heads.NewSet(s...), heads.NewSet(w...)
 }

@@ -171,12 +171,12 @@ func (x *exported) headRows() [][]string {
 		head = append(head, s.Detector)
 	}
 	rows := [][]string{append(head, "detected", "class", "hits_on", "given")}
-	class, label := map[headOf]string{}, map[headOf]string{}
+	class, label := map[decoder.Head]string{}, map[decoder.Head]string{}
 	var detected, given heads.Set
 	if d := x.r.Detection; d != nil {
 		detected = d.Heads.Set()
 		for _, c := range d.Cuts {
-			class[headOf{Layer: c.Head[0], Index: c.Head[1]}] = c.Class
+			class[c.Head] = c.Class
 		}
 		for _, h := range d.Hits {
 			label[h.Head] = string(h.Label)

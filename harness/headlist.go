@@ -36,8 +36,8 @@ func ReadHeads(list string) (*GivenHeads, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ranking, err = heads.ReadRanking(list); err != nil {
-		return nil, &hintError{err, headListAdvice}
+	if ranking, err = heads.DecodeRanking(data); err != nil {
+		return nil, &hintError{fmt.Errorf("%s: %w", list, err), headListAdvice}
 	}
 	given := &GivenHeads{Heads: ranking, Exclude: ranking.Set()}
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader/decoder"
 )
 
 const notAResult = "give the .json that study, detect or knockout wrote"
@@ -90,9 +91,9 @@ func (r *Result) check() error {
 	if d := r.Detection; d != nil {
 		scores = append(scores, d.Scores...)
 		named = append(named, d.Heads.Set(), d.Borderline, d.Ties)
-		var more []headOf
+		var more []decoder.Head
 		for _, c := range d.Cuts {
-			more = append(more, headOf{Layer: c.Head[0], Index: c.Head[1]})
+			more = append(more, c.Head)
 		}
 		for _, h := range d.Hits {
 			more = append(more, h.Head)

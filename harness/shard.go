@@ -95,27 +95,7 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, r.file.close()) }()
-	if s.Plan.Detect != nil {
-		if e.trials[StageRepeat], err = r.repeated(ctx); err != nil {
-			return nil, err
-		}
-		st := stage{StageDetect, s.detects, []condition{s.Plan.detectCondition()}}
-		if e.trials[StageDetect], err = r.run(ctx, st); err != nil {
-			return nil, err
-		}
-	}
-	if s.Plan.Knockout != nil {
-		conds, err := e.conditions()
-		if err != nil {
-			return nil, err
-		}
-		if len(conds) > 0 {
-			if e.trials[StageKnockout], err = r.run(ctx, stage{StageKnockout, s.prompts, conds}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	if e.trials[StageVariants], err = r.run(ctx, stage{StageVariants, s.variants, []condition{{name: baseline}}}); err != nil {
+	if err := s.gather(ctx, r, e); err != nil {
 		return nil, err
 	}
 	run = &ShardRun{Path: s.TrialsPath()}

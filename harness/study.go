@@ -174,8 +174,9 @@ func (s *Study) Run(ctx context.Context) (res *Result, err error) {
 	return res, nil
 }
 
-// gather runs the stages, one after the other.
+// gather runs the stages, one after the other. A shard leaves the example to the whole run.
 func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) {
+	part := s.o.Shard != Shard{}
 	var best heads.Ranking
 	if s.Plan.Detect != nil {
 		if e.trials[StageRepeat], err = r.repeated(ctx); err != nil {
@@ -185,11 +186,13 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 		if e.trials[StageDetect], err = r.run(ctx, st); err != nil {
 			return err
 		}
-		d, err := e.detection()
-		if err != nil {
-			return err
+		if !part { // of the detect stage alone: its heads are found in the merged trials
+			d, err := e.detection()
+			if err != nil {
+				return err
+			}
+			best = d.Heads
 		}
-		best = d.Heads
 	}
 	if s.Plan.Knockout != nil {
 		conds, err := e.conditions()
@@ -213,7 +216,7 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 			return err
 		}
 	}
-	if s.o.Example {
+	if s.o.Example && !part {
 		e.trials[StageExample], err = r.example(ctx, s.prompts[0], best)
 	}
 	return err

@@ -201,7 +201,7 @@ func (r *Result) notes() []string {
 		n = append(n, fmt.Sprintf("within %g: the change's 90 %% interval lies within %g nats of none (two one-sided tests); no does not mean a difference.", e, e))
 	}
 	n = append(n, r.templateNotes()...)
-	if m := r.Metrics; m != nil && (float64(m.Recall.Value) > ceilingRecall || float64(m.Recall.Value) < floorRecall) {
+	if m := r.Metrics; m != nil && (m.Recall.Place() == PlaceCeiling || m.Recall.Place() == PlaceFloor) {
 		place := "ceiling"
 		if float64(m.Recall.Value) < floorRecall {
 			place = "floor"

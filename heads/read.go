@@ -79,17 +79,20 @@ func ReadRanking(path string) (Ranking, error) {
 	if err != nil {
 		return nil, err // an *fs.PathError names the file
 	}
-	text := strings.TrimSpace(string(b))
-	var r Ranking
-	if strings.HasPrefix(text, "{") {
-		r, err = resultHeads([]byte(text))
-	} else {
-		r, err = ParseRanking(text)
-	}
+	r, err := DecodeRanking(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
+}
+
+// DecodeRanking reads what such a file holds.
+func DecodeRanking(b []byte) (Ranking, error) {
+	text := strings.TrimSpace(string(b))
+	if strings.HasPrefix(text, "{") {
+		return resultHeads([]byte(text))
+	}
+	return ParseRanking(text)
 }
 
 func resultHeads(b []byte) (Ranking, error) {

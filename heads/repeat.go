@@ -1,6 +1,9 @@
 package heads
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Repeat is what one sequence of n random tokens, written twice, showed of every head: the mean attention of the second copy's rows
 // on three keys. Slices are [layers*heads], row-major.
@@ -64,7 +67,7 @@ func RepeatScores(layers, heads int, list []Repeat) ([]Scores, error) {
 
 // TopShare returns the strongest share of all heads, at least one: share 0.05 of 270 heads is 14 (rounded up). Ties at the cut are in.
 func (s Scores) TopShare(share float64) Set {
-	k := max(1, int(float64(len(s.Data))*share+0.999999))
+	k := max(1, int(math.Ceil(float64(len(s.Data))*share-1e-9)))
 	r := s.Ranking()
 	return s.AtLeast(s.At(r[min(k, len(r))-1]))
 }

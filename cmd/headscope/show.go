@@ -2,10 +2,10 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/pflag"
 
@@ -83,25 +83,13 @@ func (s *showFlags) run(ctx context.Context, a *app, operands []string) error {
 }
 
 // writePage writes the page whole or not at all.
-func writePage(path string, shown *harness.Attended) (err error) {
+func writePage(path string, shown *harness.Attended) error {
 	if st, err := os.Stat(path); err == nil && st.IsDir() {
 		return &usageError{fmt.Errorf("--html: %s is a folder", path), "name a file"}
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".show-*.tmp")
-	if err != nil {
-		return err
+	var page bytes.Buffer
+	if err := shown.WriteHTML(&page); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
-		}
-	}()
-	buf := bufio.NewWriter(f)
-	for _, step := range []func() error{func() error { return shown.WriteHTML(buf) }, buf.Flush, func() error { return f.Chmod(0o644) }, f.Sync, f.Close} {
-		if err := step(); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	return os.Rename(f.Name(), path)
+	return harness.WriteFile(path, page.Bytes())
 }

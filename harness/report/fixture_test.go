@@ -71,10 +71,10 @@ func study() *harness.Result {
 	r.Detection = &harness.Detection{
 		Threshold: 0.1, Heads: found, Borderline: heads.NewSet(head(3, 1), head(3, 7)), Ties: heads.NewSet(head(3, 1)),
 		Cuts: []harness.Cut{
-			{Head: [2]int{2, 5}, Score: 0.875, Low: 0.69, High: 0.957, Class: "sure"},
-			{Head: [2]int{1, 0}, Score: 0.5, Low: 0.314, High: 0.686, Class: "sure"},
-			{Head: [2]int{3, 7}, Score: 0.125, Low: 0.043, High: 0.31, Class: "likely"},
-			{Head: [2]int{3, 1}, Score: 1.0 / 12, Low: 0.023, High: 0.258, Class: "near"},
+			{Head: head(2, 5), Score: 0.875, Low: 0.69, High: 0.957, Class: "sure"},
+			{Head: head(1, 0), Score: 0.5, Low: 0.314, High: 0.686, Class: "sure"},
+			{Head: head(3, 7), Score: 0.125, Low: 0.043, High: 0.31, Class: "likely"},
+			{Head: head(3, 1), Score: 1.0 / 12, Low: 0.023, High: 0.258, Class: "near"},
 		},
 		Hits: []heads.Hits{
 			{Head: head(1, 0), Total: 12, RepeatedWord: 11, BeforeCode: 11, Elsewhere: 2, Label: heads.LabelRepeatedWord},

@@ -245,7 +245,7 @@ func headClasses(r *harness.Result) map[decoder.Head]string {
 	out := map[decoder.Head]string{}
 	if r.Detection != nil {
 		for _, c := range r.Detection.Cuts {
-			out[decoder.Head{Layer: c.Head[0], Index: c.Head[1]}] = c.Class
+			out[c.Head] = c.Class
 		}
 	}
 	return out

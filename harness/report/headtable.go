@@ -67,7 +67,7 @@ func newHeadTable(r *harness.Result) *headTable {
 			hits[h.Head.String()] = h
 		}
 		for _, c := range d.Cuts {
-			cuts[fmt.Sprintf("L%dH%d", c.Head[0], c.Head[1])] = c
+			cuts[c.Head.String()] = c
 		}
 		t.Near, t.Ties = nearText(r), some(d.Ties, 12)
 	}

@@ -19,12 +19,6 @@ type summary struct {
 	Overturn []string // what would overturn it, or weakens it
 }
 
-// Recall outside of these bounds leaves little room to fall, or to be seen to.
-const (
-	floorRecall   = 0.2
-	ceilingRecall = 0.95
-)
-
 func newSummary(r *harness.Result) summary {
 	return summary{asked(r), found(r), effectSentences(r), controlSentences(r), doubts(r)}
 }
@@ -194,10 +188,11 @@ func room(m *harness.Metrics) string {
 	if m == nil || !defined(m.Recall) {
 		return ""
 	}
-	switch v := float64(m.Recall.Value); {
-	case v > ceilingRecall:
+	v := float64(m.Recall.Value)
+	switch m.Recall.Place() {
+	case harness.PlaceCeiling:
 		return fmt.Sprintf("The unmodified model's recall is at the ceiling (%s): small effects do not show in it, only in the log-probabilities.", decimals(v, 2))
-	case v < floorRecall:
+	case harness.PlaceFloor:
 		return fmt.Sprintf("The unmodified model's recall is at the floor (%s): it hardly does the task, so a knock-out can cost it little.", decimals(v, 2))
 	}
 	return ""

@@ -80,6 +80,9 @@ func (m *Model) FragileGap(scale float64) float64 {
 	return fragileFactor * shapeBound * float64(m.Spec.Layers) * scale
 }
 
+// DefaultCacheBytes is AskOptions.CacheBytes where that is 0.
+const DefaultCacheBytes = 512 << 20
+
 func (o *AskOptions) fill() {
 	if o.Batch < 1 {
 		o.Batch = 1
@@ -88,7 +91,7 @@ func (o *AskOptions) fill() {
 		o.DecodeBatch = 32
 	}
 	if o.CacheBytes < 1 {
-		o.CacheBytes = 512 << 20
+		o.CacheBytes = DefaultCacheBytes
 	}
 }
 

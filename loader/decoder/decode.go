@@ -102,20 +102,6 @@ func (u *unit) hold(n int) {
 	}
 }
 
-// decodePending decodes answers now, in batches that may not be full.
-func (m *Model) decodePending(ctx context.Context, jobs []*job, o *AskOptions) error {
-	w := waiting{jobs: jobs}
-	for {
-		batch := w.next(m, true, o)
-		if batch == nil {
-			return nil
-		}
-		if err := m.decodeBatch(ctx, batch, o); err != nil {
-			return err
-		}
-	}
-}
-
 // smallDecode is the batch for a few answers. On a CPU a step of 32 rows takes twice as long as one of 8, and that twice as long as one of 1:
 // weights are read, and brought into the product's order, once for all.
 const smallDecode = 8

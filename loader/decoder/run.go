@@ -116,7 +116,7 @@ func (m *Model) chunks(prompts []*Prompt, jobs [][]*job, conds []Condition, o *A
 	open := map[int]*group{}
 	var groups []*group
 	for i, p := range prompts {
-		b := lengthBucket(len(p.IDs) + len(p.Answer))
+		b := LengthBucket(len(p.IDs) + len(p.Answer))
 		g := open[b]
 		if g == nil || len(g.jobs) == o.Batch {
 			g = &group{bucket: b}
@@ -176,7 +176,10 @@ func (m *Model) runChunk(ctx context.Context, chunk []*group, conds []Condition,
 	plain, edited, cached := sortJobs(chunk)
 	if len(edited) > 0 || cached {
 		// The plain answers are the drafts of the others.
-		if err := m.decodePending(ctx, plain, o); err != nil {
+		now := waiting{decode: m.decodeBatch}
+		defer now.free()
+		now.add(plain)
+		if err := now.run(ctx, m, true, o); err != nil {
 			return err
 		}
 	} else {

@@ -24,8 +24,8 @@ func scoreBucket(n int) int {
 	return rowBucket(n)
 }
 
-// lengthBucket is the padded length of a sequence of n tokens: steps of 128 up to 1,024, then eighths of an octave.
-func lengthBucket(n int) int {
+// LengthBucket is the padded length of a sequence of n tokens: steps of 128 up to 1,024, then eighths of an octave.
+func LengthBucket(n int) int {
 	step := 128
 	if n > 1024 {
 		step = 1 << (bits.Len(uint(n-1)) - 4)

@@ -13,19 +13,19 @@ func TestBuckets(t *testing.T) {
 		1: 128, 127: 128, 128: 128, 129: 256, 1023: 1024, 1024: 1024, 1025: 1152, 1152: 1152, 1153: 1280, 2048: 2048, 2049: 2304,
 		4096: 4096, 4097: 4608, 8191: 8192, 32768: 32768, 32769: 36864,
 	} {
-		if got := lengthBucket(n); got != want {
-			t.Errorf("lengthBucket(%d): got %d, want %d", n, got, want)
+		if got := LengthBucket(n); got != want {
+			t.Errorf("LengthBucket(%d): got %d, want %d", n, got, want)
 		}
 	}
 	distinct := map[int]bool{}
 	for n := 1; n <= 1<<17; n++ {
-		b := lengthBucket(n)
+		b := LengthBucket(n)
 		distinct[b] = true
 		if b < n || n > 1024 && 8*(b-n) >= n+7 {
-			t.Fatalf("lengthBucket(%d) = %d", n, b)
+			t.Fatalf("LengthBucket(%d) = %d", n, b)
 		}
-		if lengthBucket(b) != b {
-			t.Fatalf("lengthBucket(%d) = %d is no bucket itself", n, b)
+		if LengthBucket(b) != b {
+			t.Fatalf("LengthBucket(%d) = %d is no bucket itself", n, b)
 		}
 	}
 	if want := 8 + 7*8; len(distinct) != want {
