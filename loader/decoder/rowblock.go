@@ -94,13 +94,26 @@ func sameBranch(rows, keys *Node) *Node {
 	return LogicalOr(Equal(k, ZerosLike(k)), Equal(k, BroadcastToDims(ExpandAxes(rows, 0, 2), b, r, c)))
 }
 
-// widen repeats x [1, ...] for every batch row: [b, ...].
-func widen(b int) func(in []*Node) []*Node {
+// widen repeats x [1, ...] for every batch row: [b, ...]. With a capacity x is a tail [1, KV, C, D] that gets empty slots up to it.
+func widen(b, capacity int) func(in []*Node) []*Node {
 	return func(in []*Node) []*Node {
-		dims := slices.Clone(in[0].Shape().Dimensions)
+		x := in[0]
+		if capacity > 0 {
+			x = withSlots(x, capacity)
+		}
+		dims := slices.Clone(x.Shape().Dimensions)
 		dims[0] = b
-		return []*Node{BroadcastToDims(in[0], dims...)}
+		return []*Node{BroadcastToDims(x, dims...)}
 	}
+}
+
+// withSlots adds empty slots to a tail [B, KV, C, D] up to capacity.
+func withSlots(x *Node, capacity int) *Node {
+	s := x.Shape().Clone()
+	if s.Dimensions[2] = capacity - s.Dimensions[2]; s.Dimensions[2] == 0 {
+		return x
+	}
+	return Concatenate([]*Node{x, Zeros(x.Graph(), s)}, 2)
 }
 
 // emptySlot is the position of a key that nobody sees, shaped like x.
@@ -122,14 +135,7 @@ func stackOnly(in []*Node) []*Node { return []*Node{stackRows(in)} }
 
 // stackTails stacks tails [1, KV, C', D] and adds empty slots: [tails, KV, capacity, D].
 func stackTails(capacity int) func(in []*Node) []*Node {
-	return func(in []*Node) []*Node {
-		x := Concatenate(in, 0)
-		s := x.Shape().Clone()
-		if s.Dimensions[2] = capacity - s.Dimensions[2]; s.Dimensions[2] > 0 {
-			x = Concatenate([]*Node{x, Zeros(x.Graph(), s)}, 2)
-		}
-		return []*Node{x}
-	}
+	return func(in []*Node) []*Node { return []*Node{withSlots(Concatenate(in, 0), capacity)} }
 }
 
 // stackKeys is stackRows for keys [B, KV, T, D] with the tables cos and sin [T, planes] before the pairs: stacked and rotated.

@@ -28,7 +28,7 @@ type job struct {
 // edits that start at a later row, all rows before it (the kept cache). Scores of whole passes depend on the shapes that o fixes
 // and not on what else is asked. What else can move a number, within the bound between shapes: answers are decoded 1, 8 or
 // o.DecodeBatch at a time, by how many there are; rows over a kept cache are computed in batches that the number of such conditions
-// sizes, from the first layer that any of them edits; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come
+// sizes, from the first layer that any of them edits or in which sets of them part; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come
 // from programs of eight rows instead of one; and a batch mate's draft moves the slots that later tokens take. The same question
 // gives the same bits again.
 func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit func(prompt, cond int, r *Reply) error) error {

@@ -36,7 +36,7 @@ func TestBuckets(t *testing.T) {
 			t.Errorf("rowBucket(%d): got %d, want %d", n, got, want)
 		}
 	}
-	for n, want := range map[int]int{1: 1, 2: 4, 4: 4, 5: 8, 9: 12, 16: 16, 17: 24, 64: 64} {
+	for n, want := range map[int]int{1: 1, 2: 2, 4: 4, 5: 6, 9: 10, 16: 16, 17: 24, 64: 64} {
 		if got := scoreBucket(n); got != want {
 			t.Errorf("scoreBucket(%d): got %d, want %d", n, got, want)
 		}
