@@ -40,9 +40,27 @@ func (c *config) want(key, got, want string) {
 	c.fail(fmt.Errorf("%s: %s%s: got %s, want %s", c.file, c.prefix, key, got, want))
 }
 
+// failIf records err unless it is nil.
+func (c *config) failIf(err error) {
+	if err != nil {
+		c.fail(err)
+	}
+}
+
 // refuse records that key has a value that this module does not compute.
 func (c *config) refuse(key, want, hint string) {
-	c.fail(&UnsupportedError{File: c.file, Key: c.prefix + key, Got: shown(c.keys[key]), Want: want, hint: hint})
+	c.refuseValue(key, shown(c.keys[key]), want, hint)
+}
+
+// refuseValue is refuse for a value that does not stand under key alone.
+func (c *config) refuseValue(key, got, want, hint string) {
+	c.fail(&UnsupportedError{File: c.file, Key: c.prefix + key, Got: got, Want: want, hint: hint})
+}
+
+// present tells whether key is there, be it null.
+func (c *config) present(key string) bool {
+	_, ok := c.keys[key]
+	return ok
 }
 
 func (c *config) has(key string) bool {
@@ -88,6 +106,16 @@ func (c *config) float(key string, def float64) float64 {
 	const kind = "a finite number above 0"
 	x := def
 	if c.value(key, kind, &x) && !(x > 0) {
+		c.want(key, shown(c.keys[key]), kind)
+	}
+	return x
+}
+
+// nonNegative reads a finite number from 0 on, or def where the key is absent.
+func (c *config) nonNegative(key string, def float64) float64 {
+	const kind = "a finite number from 0 on"
+	x := def
+	if c.value(key, kind, &x) && !(x >= 0) {
 		c.want(key, shown(c.keys[key]), kind)
 	}
 	return x

@@ -43,6 +43,9 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	if s.Heads%s.KVHeads != 0 {
 		return Spec{}, fmt.Errorf("%s: num_key_value_heads: got %d, want a divisor of the %d query heads", configFile, s.KVHeads, s.Heads)
 	}
+	if s.Kinds == nil {
+		s.Kinds = make([]LayerKind, s.Layers)
+	}
 	if generationJSON == nil {
 		return s, nil
 	}
@@ -75,25 +78,6 @@ func architecture(c *config) (string, error) {
 			Want: "one of " + strings.Join(Architectures(), ", "), hint: "base models without a language-model head and other families are not read"}
 	}
 	return list[0], nil
-}
-
-// headDim reads head_dim, hidden/heads where it is absent.
-func headDim(c *config, hidden, heads int) int {
-	const largest = 1 << 16 // bounds what a hostile file makes us allocate for its table
-	d := c.integer("head_dim", 0)
-	if c.err != nil {
-		return 0
-	}
-	if d == 0 && hidden%heads != 0 {
-		c.want("hidden_size", fmt.Sprint(hidden), fmt.Sprintf("a multiple of the %d heads, or a head_dim", heads))
-	}
-	if d == 0 {
-		d = hidden / heads
-	}
-	if d%2 != 0 || d == 0 || d > largest {
-		c.want("head_dim", fmt.Sprint(d), fmt.Sprintf("an even number up to %d", largest))
-	}
-	return d
 }
 
 // quoted prints v as JSON for an error message.

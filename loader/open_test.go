@@ -124,8 +124,8 @@ func TestOpenTakesHarmlessExtras(t *testing.T) {
 	}
 	mustOpen(t, folder(t, loadertest.Options{}, buffers))
 	c := mustOpen(t, folder(t, loadertest.Options{Tied: true}, headIsEmbedding))
-	if c.Spec.Names.Head != "" || !c.Spec.Tied {
-		t.Errorf("got head %q, tied %v, want the embedding", c.Spec.Names.Head, c.Spec.Tied)
+	if c.Spec.Params.Head.Has() || !c.Spec.Tied {
+		t.Errorf("got head %v, tied %v, want the embedding", c.Spec.Params.Head, c.Spec.Tied)
 	}
 	norm := replaced(zeros("model.norm.weight", safetensors.F32, 32))
 	if c := mustOpen(t, folder(t, loadertest.Options{BFloat16: true}, norm)); c.Spec.DType != "bfloat16" {
