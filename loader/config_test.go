@@ -106,13 +106,17 @@ func TestMalformedConfigs(t *testing.T) {
 		"unknown_rope_type":        {true, `rope_scaling.rope_type: got "spiral"`},
 		"missing_factor":           {false, "config.json: rope_scaling.factor: got nothing, want a number"},
 		"longrope_wrong_length":    {false, "longrope: short_factor: got 2 factors, want 6"},
-		"odd_rotary_dim":           {true, `architectures: got "StableLmForCausalLM"`},
-		"layer_types_wrong_length": {true, `architectures: got "Olmo3ForCausalLM"`},
+		"odd_rotary_dim":           {false, "config.json: partial_rotary_factor: got 0.3125, want an even number of rotated dimensions, not 5 of 16"},
+		"layer_types_wrong_length": {false, `config.json: layer_types: got ["sliding_attention"], want one entry for each of the 2 layers`},
 		"kv_heads_not_a_divisor":   {false, "config.json: num_key_value_heads: got 3, want a divisor of the 4 query heads"},
 		"negative_theta":           {false, "config.json: rope_theta: got -10000"},
 		"llama3_missing_key":       {false, "config.json: rope_scaling.low_freq_factor: got nothing"},
 	} {
 		_, err := loader.ParseConfig(read(t, spellings, "malformed", name+".json"), nil)
+		var bad *loader.ConfigError
+		if !tc.unsupported && !errors.As(err, &bad) {
+			t.Errorf("%s: got %v, want a *ConfigError", name, err)
+		}
 		if err == nil || !strings.Contains(err.Error(), tc.contains) || isUnsupported(err) != tc.unsupported {
 			t.Errorf("%s: got %v, want an error with %q, unsupported %v", name, err, tc.contains, tc.unsupported)
 		}
@@ -227,7 +231,7 @@ func TestRefusedConfigs(t *testing.T) {
 		"interleaved":          {object{"rope_interleaved": true}, true, "rope_interleaved"},
 		"partial and llama3":   {object{"partial_rotary_factor": 0.5, "rope_scaling": llama3}, true, "partial_rotary_factor: got 0.5"},
 		"partial in block":     {object{"rope_scaling": with(llama3, "partial_rotary_factor", 0.5)}, true, "rope_scaling.partial_rotary_factor"},
-		"architecture":         {object{"architectures": []string{"GPT2LMHeadModel"}}, true, `architectures: got "GPT2LMHeadModel", which is not supported, want one of LlamaForCausalLM`},
+		"architecture":         {object{"architectures": []string{"GPT2LMHeadModel"}}, true, `architectures: got "GPT2LMHeadModel", which is not supported, want one of CohereForCausalLM, GPTNeoX`},
 		"two architectures":    {object{"architectures": []string{"LlamaForCausalLM", "X"}}, false, "architectures"},
 		"no architectures":     {object{"architectures": nil}, false, "architectures: got nothing"},
 		"model type":           {object{"model_type": "mistral"}, false, `model_type: got "mistral"`},
@@ -242,7 +246,7 @@ func TestRefusedConfigs(t *testing.T) {
 		"vast head":            {object{"head_dim": 1 << 30}, false, "head_dim: got 1073741824, want an even number up to 65536"},
 		"more heads than dims": {object{"hidden_size": 1, "num_attention_heads": 1, "num_key_value_heads": 1}, false, "head_dim: got 1"},
 		"odd head":             {object{"head_dim": 15}, false, "head_dim"},
-		"layer types length":   {object{"layer_types": []string{"full_attention"}}, false, "layer_types: got 1 entries"},
+		"layer types length":   {object{"layer_types": []string{"full_attention"}}, false, `layer_types: got ["full_attention"], want one entry for each of the 2 layers`},
 		"types disagree":       {object{"rope_scaling": with(llama3, "type", "default")}, false, "rope_scaling.type"},
 		"thetas disagree":      {object{"rope_theta": 1e4, "rope_parameters": with(llama3, "rope_theta", 5e5)}, false, "rope_parameters.rope_theta: got 500000"},
 		"two rope blocks":      {object{"rope_scaling": llama3, "rope_parameters": llama3}, false, "rope_parameters: got it beside rope_scaling"},

@@ -10,7 +10,24 @@ import (
 
 // families maps the architecture of config.json to the reader of its family.
 var families = map[string]func(*config) Spec{
-	"LlamaForCausalLM": llama,
+	"CohereForCausalLM":   cohere,
+	"Gemma2ForCausalLM":   gemma2,
+	"Gemma3ForCausalLM":   gemma3,
+	"GemmaForCausalLM":    gemma,
+	"Glm4ForCausalLM":     glm4,
+	"GlmForCausalLM":      glm,
+	"GPTNeoXForCausalLM":  gptNeoX,
+	"GraniteForCausalLM":  granite,
+	"LlamaForCausalLM":    llama,
+	"MistralForCausalLM":  mistral,
+	"Olmo2ForCausalLM":    olmo2,
+	"Olmo3ForCausalLM":    olmo3,
+	"OlmoForCausalLM":     olmo,
+	"Phi3ForCausalLM":     phi3,
+	"Qwen2ForCausalLM":    qwen2,
+	"Qwen3ForCausalLM":    qwen3,
+	"SmolLM3ForCausalLM":  smolLM3,
+	"StableLmForCausalLM": stableLM,
 }
 
 // Architectures lists what Open can read, sorted.
@@ -36,15 +53,13 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	c.ignore(harmlessKeys...)
 	s := families[arch](c)
 	s.Architecture = arch
-	s.EOS, s.BOS = c.tokenIDs("eos_token_id", s.Vocab), c.tokenIDs("bos_token_id", s.Vocab)
+	s.EOS, s.BOS = c.tokenIDs("eos_token_id", s.Vocab, s.EOS), c.tokenIDs("bos_token_id", s.Vocab, s.BOS)
+	neutral(c, &s)
 	if err := c.finish(); err != nil {
 		return Spec{}, err
 	}
 	if s.Heads%s.KVHeads != 0 {
-		return Spec{}, fmt.Errorf("%s: num_key_value_heads: got %d, want a divisor of the %d query heads", configFile, s.KVHeads, s.Heads)
-	}
-	if s.Kinds == nil {
-		s.Kinds = make([]LayerKind, s.Layers)
+		return Spec{}, &ConfigError{File: configFile, Key: "num_key_value_heads", Got: fmt.Sprint(s.KVHeads), Want: fmt.Sprintf("a divisor of the %d query heads", s.Heads)}
 	}
 	if generationJSON == nil {
 		return s, nil
@@ -53,10 +68,10 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if ids := g.tokenIDs("eos_token_id", s.Vocab); ids != nil {
+	if ids := g.tokenIDs("eos_token_id", s.Vocab, nil); ids != nil {
 		s.EOS = ids
 	}
-	if ids := g.tokenIDs("bos_token_id", s.Vocab); ids != nil {
+	if ids := g.tokenIDs("bos_token_id", s.Vocab, nil); ids != nil {
 		s.BOS = ids
 	}
 	return s, g.err // the other keys choose how to sample, which is the caller's business

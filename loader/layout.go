@@ -2,59 +2,110 @@ package loader
 
 import "fmt"
 
-// layout says how a family's tensors differ from those of Llama: names at the start of a layer's norms, which biases there are, what is
-// fused. The zero value is Llama without biases.
-type layout struct {
-	preAttn, postAttn, preMLP, postMLP string // norms; empty = input_layernorm and post_attention_layernorm before the two parts
+// headName is the output matrix, which a file of a tied model may hold as a copy of the embedding.
+const headName = "lm_head.weight"
 
-	qkvBias, outBias, mlpBias bool
-	normBias                  bool
+// layout says how the tensors of a family with Llama's names differ from Llama's own.
+type layout struct {
+	preAttn, postAttn, preMLP, postMLP string // norms of a layer, empty where there is none
+
+	attentionBias, outBias, mlpBias, normBias bool
+
+	fusedQKV    bool   // q, k and v are the rows of one tensor, in this order
+	fusedGateUp bool   // so are gate and up
+	qNorm       string // norms of queries and keys, "q_norm" and "k_norm"
+	kNorm       string
+	prefix      string // in front of all names
 }
 
-// params names the tensors of a decoder of this layout. It reads s when a layer is asked for, not before.
-func (o layout) params(s *Spec) Params {
-	if o.preAttn+o.postAttn+o.preMLP+o.postMLP == "" {
-		o.preAttn, o.preMLP = "input_layernorm", "post_attention_layernorm"
-	}
+// preNorms are the two norms of Llama and most others.
+var preNorms = layout{preAttn: "input_layernorm", preMLP: "post_attention_layernorm"}
+
+// params names the tensors of a decoder of this layout. s has to be complete but for Params.
+func (o layout) params(s Spec) Params {
 	p := Params{
-		Embed:     whole("model.embed_tokens.weight", s.Vocab, s.Hidden),
-		FinalNorm: whole("model.norm.weight", s.Hidden),
-		Layer:     func(l int) LayerParams { return o.layer(s, fmt.Sprintf("model.layers.%d.", l)) },
+		Embed: whole(o.prefix+"model.embed_tokens.weight", s.Vocab, s.Hidden),
+		Layer: func(l int) LayerParams { return o.layer(&s, fmt.Sprintf("%smodel.layers.%d.", o.prefix, l)) },
+	}
+	if s.Norm != LayerNormBare {
+		p.FinalNorm, p.FinalBias = biased(o.prefix+"model.norm", o.normBias, s.Hidden)
 	}
 	if !s.Tied {
-		p.Head = whole(headName, s.Vocab, s.Hidden)
+		p.Head = whole(o.prefix+headName, s.Vocab, s.Hidden)
 	}
 	return p
 }
 
 func (o layout) layer(s *Spec, prefix string) LayerParams {
 	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	attention, mlp := prefix+"self_attn.", prefix+"mlp."
 	var p LayerParams
-	for _, part := range []struct {
-		weight, bias *Param
-		name         string
-		biased       bool
-		shape        []int
-	}{
-		{&p.PreAttn, &p.PreAttnBias, o.preAttn, o.normBias, []int{s.Hidden}},
-		{&p.PostAttn, &p.PostAttnBias, o.postAttn, o.normBias, []int{s.Hidden}},
-		{&p.PreMLP, &p.PreMLPBias, o.preMLP, o.normBias, []int{s.Hidden}},
-		{&p.PostMLP, &p.PostMLPBias, o.postMLP, o.normBias, []int{s.Hidden}},
-		{&p.Q, &p.QBias, "self_attn.q_proj", o.qkvBias, []int{q, s.Hidden}},
-		{&p.K, &p.KBias, "self_attn.k_proj", o.qkvBias, []int{kv, s.Hidden}},
-		{&p.V, &p.VBias, "self_attn.v_proj", o.qkvBias, []int{kv, s.Hidden}},
-		{&p.O, &p.OBias, "self_attn.o_proj", o.outBias, []int{s.Hidden, q}},
-		{&p.Gate, &p.GateBias, "mlp.gate_proj", o.mlpBias, []int{s.Intermediate, s.Hidden}},
-		{&p.Up, &p.UpBias, "mlp.up_proj", o.mlpBias, []int{s.Intermediate, s.Hidden}},
-		{&p.Down, &p.DownBias, "mlp.down_proj", o.mlpBias, []int{s.Hidden, s.Intermediate}},
-	} {
-		if part.name == "" {
-			continue
+	norm := func(name string) (weight, bias Param) {
+		if name == "" || s.Norm == LayerNormBare {
+			return Param{}, Param{}
 		}
-		*part.weight = whole(prefix+part.name+".weight", part.shape...)
-		if part.biased {
-			*part.bias = whole(prefix+part.name+".bias", part.shape[0])
-		}
+		return biased(prefix+name, o.normBias, s.Hidden)
 	}
+	p.PreAttn, p.PreAttnBias = norm(o.preAttn)
+	p.PostAttn, p.PostAttnBias = norm(o.postAttn)
+	p.PreMLP, p.PreMLPBias = norm(o.preMLP)
+	p.PostMLP, p.PostMLPBias = norm(o.postMLP)
+
+	if o.fusedQKV {
+		parts := split(attention+"qkv_proj", o.attentionBias, s.Hidden, q, kv, kv)
+		p.Q, p.K, p.V, p.QBias, p.KBias, p.VBias = parts[0].weight, parts[1].weight, parts[2].weight, parts[0].bias, parts[1].bias, parts[2].bias
+	} else {
+		p.Q, p.QBias = biased(attention+"q_proj", o.attentionBias, q, s.Hidden)
+		p.K, p.KBias = biased(attention+"k_proj", o.attentionBias, kv, s.Hidden)
+		p.V, p.VBias = biased(attention+"v_proj", o.attentionBias, kv, s.Hidden)
+	}
+	p.O, p.OBias = biased(attention+"o_proj", o.outBias, s.Hidden, q)
+	switch s.QKNorm {
+	case QKNormShared:
+		p.QNorm, p.KNorm = whole(attention+o.qNorm+".weight", s.HeadDim), whole(attention+o.kNorm+".weight", s.HeadDim)
+	case QKNormPerHead:
+		p.QNorm, p.KNorm = whole(attention+o.qNorm+".weight", s.Heads, s.HeadDim), whole(attention+o.kNorm+".weight", s.KVHeads, s.HeadDim)
+	case QKNormFull:
+		p.QNorm, p.KNorm = whole(attention+o.qNorm+".weight", q), whole(attention+o.kNorm+".weight", kv)
+	}
+
+	if o.fusedGateUp {
+		parts := split(mlp+"gate_up_proj", o.mlpBias, s.Hidden, s.Intermediate, s.Intermediate)
+		p.Gate, p.Up, p.GateBias, p.UpBias = parts[0].weight, parts[1].weight, parts[0].bias, parts[1].bias
+	} else {
+		p.Gate, p.GateBias = biased(mlp+"gate_proj", o.mlpBias, s.Intermediate, s.Hidden)
+		p.Up, p.UpBias = biased(mlp+"up_proj", o.mlpBias, s.Intermediate, s.Hidden)
+	}
+	p.Down, p.DownBias = biased(mlp+"down_proj", o.mlpBias, s.Hidden, s.Intermediate)
 	return p
+}
+
+// whole is the parameter that one tensor holds.
+func whole(name string, shape ...int) Param {
+	return Param{Shape: shape, Views: []View{{Tensor: name}}}
+}
+
+// biased is the weight of a module and, where it has one, its bias.
+func biased(module string, hasBias bool, shape ...int) (weight, bias Param) {
+	if hasBias {
+		bias = whole(module+".bias", shape[0])
+	}
+	return whole(module+".weight", shape...), bias
+}
+
+type weightAndBias struct{ weight, bias Param }
+
+// split cuts a module's rows into parts of so many rows each.
+func split(module string, hasBias bool, columns int, rows ...int) []weightAndBias {
+	parts := make([]weightAndBias, len(rows))
+	first := 0
+	for i, n := range rows {
+		at := func(name string) []View { return []View{{Tensor: module + name, First: first, Rows: n, Times: 1}} }
+		parts[i].weight = Param{Shape: []int{n, columns}, Views: at(".weight")}
+		if hasBias {
+			parts[i].bias = Param{Shape: []int{n}, Views: at(".bias")}
+		}
+		first += n
+	}
+	return parts
 }

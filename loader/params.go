@@ -47,16 +47,6 @@ func (s *Spec) params() []Param {
 	return slices.DeleteFunc(all, func(p Param) bool { return !p.Has() })
 }
 
-// whole is the parameter that one tensor holds.
-func whole(name string, shape ...int) Param {
-	return Param{Shape: shape, Views: []View{{Tensor: name}}}
-}
-
-// rowsOf is the parameter that lies in a tensor from row first on; it has shape[0] rows.
-func rowsOf(name string, first int, shape ...int) Param {
-	return Param{Shape: shape, Views: []View{{Tensor: name, First: first, Rows: shape[0], Times: 1}}}
-}
-
 // isWhole tells whether v stands for all rows of its tensor.
 func (v View) isWhole() bool { return v == View{Tensor: v.Tensor} }
 

@@ -3,17 +3,21 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/headscope/headscope/loader/rope"
 )
 
-// ropeDefaults is what a family's class takes for rotary keys that are absent.
+// ropeDefaults is what a family's class takes for rotary keys that are absent, and how it departs from the others.
 type ropeDefaults struct {
-	theta         float64
-	partial       float64 // part of a head that rotates; 0 stands for 1
-	ignorePartial bool    // default frequencies take no notice of partial_rotary_factor, and scaled ones fail with it: the Llama class
+	theta    float64
+	partial  float64 // part of a head that rotates; 0 = the class takes no notice of it with default frequencies, and fails with scaled ones
+	original int     // original_max_position_embeddings, where the class has a default
+
+	thetaKey, partialKey string   // root keys, where they are not rope_theta and partial_rotary_factor
+	longrope             []string // other names of the type
 }
 
 // ropeParameters reads the rotary part of a config with one table for all layers, in any of the four spellings found in checkpoints:
@@ -31,7 +35,47 @@ func ropeParameters(c *config, s *Spec, d ropeDefaults) rope.Config {
 	if block != nil && !scaling {
 		block, nested = unnest(c, block)
 	}
-	return ropeTable(c, s, ropeSource{block: block, typeRequired: scaling, nested: nested, rootTheta: c.float("rope_theta", 0)}, d)
+	root := c.float(ropeThetaKey(d), 0)
+	return ropeTable(c, s, ropeSource{block: block, typeRequired: scaling, nested: nested, rootTheta: root}, d)
+}
+
+func ropeThetaKey(d ropeDefaults) string {
+	if d.thetaKey != "" {
+		return d.thetaKey
+	}
+	return "rope_theta"
+}
+
+// ropeByLayer reads the tables of a class that has one for full layers and one for sliding layers, and gives each layer its own. In
+// their older spelling rope_theta and rope_scaling are those of the full layers, and localKey, if any, is the base of the others.
+func ropeByLayer(c *config, s *Spec, sliding []bool, full, local ropeDefaults, localKey string) {
+	block, scaling := ropeBlock(c)
+	fullFrom, localFrom := ropeSource{rootTheta: c.float("rope_theta", 0), nested: true}, ropeSource{nested: true}
+	if localKey != "" {
+		localFrom.rootTheta = c.float(localKey, 0)
+	}
+	switch {
+	case block == nil:
+	case scaling:
+		fullFrom.block, fullFrom.typeRequired = block, true
+	case !block.present(fullAttention) && !block.present(slidingAttention):
+		c.refuse("rope_parameters", "them by layer type, under full_attention and sliding_attention", "transformers' class overlooks flat ones")
+	default:
+		fullFrom.block, localFrom.block = block.object(fullAttention), block.object(slidingAttention)
+		c.failIf(block.finish())
+	}
+	tables := []rope.Config{ropeTable(c, s, fullFrom, full), ropeTable(c, s, localFrom, local)}
+	for l := range s.Kinds {
+		t := tables[0]
+		if sliding[l] {
+			t = tables[1]
+		}
+		at := slices.IndexFunc(s.Tables, func(have rope.Config) bool { return reflect.DeepEqual(have, t) })
+		if at < 0 {
+			at, s.Tables = len(s.Tables), append(s.Tables, t)
+		}
+		s.Kinds[l].Table = at
+	}
 }
 
 // ropeBlock returns rope_scaling or rope_parameters, whichever there is, and whether it is the former.
@@ -77,17 +121,18 @@ type ropeSource struct {
 func ropeTable(c *config, s *Spec, from ropeSource, d ropeDefaults) rope.Config {
 	out := rope.Config{Type: "default", Theta: from.rootTheta}
 	if b := from.block; b != nil {
-		out.Type = ropeType(b, from.typeRequired)
+		out.Type = ropeType(b, from.typeRequired, d)
 		if inner := b.float("rope_theta", 0); inner != 0 {
 			if out.Theta != 0 && out.Theta != inner {
-				b.want("rope_theta", fmt.Sprint(inner), fmt.Sprintf("the %v of the root key rope_theta", out.Theta))
+				b.want("rope_theta", fmt.Sprint(inner), fmt.Sprintf("the %v of the root key %s", out.Theta, ropeThetaKey(d)))
 			}
 			out.Theta = inner
 		}
-		readScaling(c, from, &out, s.MaxPositions)
+		readScaling(c, from, &out, s.MaxPositions, d.original)
 	}
-	if out.Theta == 0 {
-		out.Theta = d.theta
+	out.Theta = or(out.Theta, d.theta)
+	if out.OriginalMaxPositions == 0 {
+		c.ignore("original_max_position_embeddings") // says how the checkpoint came about
 	}
 	out.RotaryDim = rotaryDim(c, s, d, from.block, out.Type)
 	if from.block != nil {
@@ -98,7 +143,7 @@ func ropeTable(c *config, s *Spec, from ropeSource, d ropeDefaults) rope.Config 
 }
 
 // readScaling reads the keys of the table's type, which are those that transformers' _compute_*_parameters read.
-func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions int) {
+func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions, original int) {
 	b := from.block
 	number := func(key string, to *float64) {
 		if *to = b.float(key, 0); *to == 0 {
@@ -116,12 +161,12 @@ func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions int)
 		number("factor", &out.Factor)
 		number("low_freq_factor", &out.LowFreqFactor)
 		number("high_freq_factor", &out.HighFreqFactor)
-		out.OriginalMaxPositions = originalLength(c, from, required)
+		out.OriginalMaxPositions = originalLength(c, from, original, required)
 	case "yarn":
 		if out.Factor = b.float("factor", 0); out.Factor == 0 && !b.present("factor") {
 			number("factor", &out.Factor)
 		}
-		out.OriginalMaxPositions, out.MaxPositions = originalLength(c, from, maxPositions), maxPositions
+		out.OriginalMaxPositions, out.MaxPositions = originalLength(c, from, original, maxPositions), maxPositions
 		out.BetaFast, out.BetaSlow = b.float("beta_fast", 0), b.float("beta_slow", 0)
 		out.MScale, out.MScaleAllDim = b.nonNegative("mscale", 0), b.nonNegative("mscale_all_dim", 0)
 		out.AttentionFactor = b.float("attention_factor", 0)
@@ -132,46 +177,53 @@ func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions int)
 		b.value("short_factor", "a list of numbers", &out.ShortFactor)
 		b.value("long_factor", "a list of numbers", &out.LongFactor)
 		out.Factor, out.AttentionFactor = b.float("factor", 0), b.float("attention_factor", 0)
-		out.OriginalMaxPositions, out.MaxPositions = originalLength(c, from, maxPositions), maxPositions
+		out.OriginalMaxPositions, out.MaxPositions = originalLength(c, from, original, maxPositions), maxPositions
 	}
 }
 
-// originalLength reads original_max_position_embeddings. As in transformers, the root key wins over the block's, and def stands for neither.
-func originalLength(c *config, from ropeSource, def int) int {
+// originalLength reads original_max_position_embeddings. As in transformers, the root key wins over the block's, and so does the class's
+// default of it, if there is one; def stands for all of them.
+func originalLength(c *config, from ropeSource, class, def int) int {
 	const key = "original_max_position_embeddings"
-	if c.has(key) && !from.nested {
+	if root := c.integer(key, 0); root != 0 && !from.nested {
 		from.block.ignore(key)
-		return c.integer(key, def)
+		return root
 	}
-	return from.block.integer(key, def)
+	n := from.block.integer(key, or(class, def))
+	if class != 0 && n != class {
+		from.block.refuse(key, fmt.Sprint(class), "transformers' class looks for this key at the root alone: write it there")
+	}
+	return n
 }
 
 // rotaryDim returns how many dimensions of a head rotate: partial_rotary_factor of the block, of the root, or the class's.
 func rotaryDim(c *config, s *Spec, d ropeDefaults, block *config, ropeType string) int {
 	const key = "partial_rotary_factor"
-	at, partial := c, c.float(key, 0)
+	rootKey := key
+	if d.partialKey != "" {
+		rootKey = d.partialKey
+	}
+	at, atKey, partial := c, rootKey, c.float(rootKey, 0)
 	if block != nil && block.float(key, 0) != 0 {
 		inner := block.float(key, 0)
 		if partial != 0 && partial != inner {
 			block.want(key, fmt.Sprint(inner), fmt.Sprintf("the %v of the root key", partial))
 		}
-		at, partial = block, inner
+		at, atKey, partial = block, key, inner
 	}
-	if partial == 0 {
-		partial = d.partial
-	}
+	partial = or(partial, d.partial)
 	n := int(float64(s.HeadDim) * partial)
 	switch {
 	case partial == 0 || partial == 1:
 		return s.HeadDim
-	case d.ignorePartial && ropeType == "default":
+	case d.partial == 0 && ropeType == "default":
 		return s.HeadDim
-	case d.ignorePartial:
-		at.refuse(key, "1 beside scaled frequencies", "transformers fails on it as well")
+	case d.partial == 0:
+		at.refuse(atKey, "1 beside scaled frequencies", "transformers fails on it as well")
 	case partial > 1:
-		at.want(key, fmt.Sprint(partial), "a part of a head, 0 to 1")
+		at.want(atKey, fmt.Sprint(partial), "a part of a head, 0 to 1")
 	case n%2 != 0 || n == 0:
-		at.want(key, fmt.Sprint(partial), fmt.Sprintf("an even number of rotated dimensions, not %d of %d", n, s.HeadDim))
+		at.want(atKey, fmt.Sprint(partial), fmt.Sprintf("an even number of rotated dimensions, not %d of %d", n, s.HeadDim))
 	default:
 		return n
 	}
@@ -180,7 +232,7 @@ func rotaryDim(c *config, s *Spec, d ropeDefaults, block *config, ropeType strin
 }
 
 // ropeType reads the type under its new or its old name, which may stand together when they agree.
-func ropeType(b *config, typeRequired bool) string {
+func ropeType(b *config, typeRequired bool, d ropeDefaults) string {
 	name, old := b.text("rope_type", ""), b.text("type", "")
 	key := "rope_type"
 	switch {
@@ -194,6 +246,9 @@ func ropeType(b *config, typeRequired bool) string {
 			b.want("rope_type", "nothing", "one of "+strings.Join(ropeTypes(), ", "))
 		}
 		return "default"
+	}
+	if slices.Contains(d.longrope, name) {
+		return "longrope"
 	}
 	if !slices.Contains(ropeTypes(), name) {
 		b.refuse(key, "one of "+strings.Join(ropeTypes(), ", "), "")
@@ -217,6 +272,6 @@ func checkRope(c *config, s *Spec, r rope.Config) {
 		err = &UnsupportedError{File: c.file, Key: "rope_type", Got: quoted(unsupported.Type), Want: "one of " + strings.Join(ropeTypes(), ", ")}
 	}
 	if err != nil {
-		c.fail(fmt.Errorf("%s: %w", c.file, err))
+		c.fail(&ConfigError{File: c.file, Err: err})
 	}
 }

@@ -10,14 +10,12 @@ import (
 	"github.com/headscope/headscope/loader/safetensors"
 )
 
-const (
-	headName    = "lm_head.weight"
-	weightsFile = "weights"
-)
+const weightsFile = "weights"
 
-// storedBuffer matches the frequency tables that old exports stored beside the weights. They follow from the config, and transformers
-// ignores them too.
-var storedBuffer = regexp.MustCompile(`^model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq$`)
+// storedBuffer matches the frequency tables and causal masks that old exports stored beside the weights. They follow from the config, and
+// transformers ignores them too.
+var storedBuffer = regexp.MustCompile(
+	`^(model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq|gpt_neox\.layers\.\d+\.attention\.(rotary_emb\.inv_freq|bias|masked_bias))$`)
 
 // claim is what the spec wants of one stored tensor: which parameters take which of its rows.
 type claim struct {
@@ -102,8 +100,8 @@ func checkWeights(s *Spec, store *safetensors.Store) error {
 	for _, name := range store.Names() {
 		switch {
 		case expected[name] || storedBuffer.MatchString(name):
-		case name == headName && s.Tied:
-			if err := checkTiedHead(s, store); err != nil {
+		case s.Tied && (name == headName || name == neoXHeadName):
+			if err := checkTiedHead(s, store, name); err != nil {
 				return err
 			}
 		default:
@@ -118,8 +116,8 @@ func checkWeights(s *Spec, store *safetensors.Store) error {
 
 // checkTiedHead takes a stored output matrix of a tied model only where it is the embedding again, bit for bit. Where it is not, the
 // file contradicts its config: transformers' versions differ in which of the two they follow.
-func checkTiedHead(s *Spec, store *safetensors.Store) error {
-	head, err := store.Bytes(headName)
+func checkTiedHead(s *Spec, store *safetensors.Store, name string) error {
+	head, err := store.Bytes(name)
 	if err != nil {
 		return err
 	}
@@ -128,7 +126,7 @@ func checkTiedHead(s *Spec, store *safetensors.Store) error {
 		return err
 	}
 	if !bytes.Equal(head, embed) {
-		return &hintError{fmt.Errorf("%s: %s: got values other than those of %s, want equal ones: tie_word_embeddings is true", weightsFile, headName, s.Params.Embed.Views[0].Tensor),
+		return &hintError{fmt.Errorf("%s: %s: got values other than those of %s, want equal ones: tie_word_embeddings is true", weightsFile, name, s.Params.Embed.Views[0].Tensor),
 			"set tie_word_embeddings to false to use the stored output matrix"}
 	}
 	return nil
