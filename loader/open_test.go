@@ -31,6 +31,15 @@ func folder(t *testing.T, o loadertest.Options, edit func([]safetensors.Entry) [
 		t.Fatal(err)
 	}
 	defer store.Close()
+	if err := safetensors.WriteFile(path, edit(entriesOf(t, store)), nil); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// entriesOf copies the tensors of a store.
+func entriesOf(t *testing.T, store *safetensors.Store) []safetensors.Entry {
+	t.Helper()
 	var entries []safetensors.Entry
 	for _, name := range store.Names() {
 		info, _ := store.Info(name)
@@ -40,10 +49,7 @@ func folder(t *testing.T, o loadertest.Options, edit func([]safetensors.Entry) [
 		}
 		entries = append(entries, safetensors.Entry{Name: name, DType: info.DType, Shape: info.Shape, Write: safetensors.Bytes(slices.Clone(view))})
 	}
-	if err := safetensors.WriteFile(path, edit(entries), nil); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return entries
 }
 
 func zeros(name string, dtype safetensors.DType, shape ...int) safetensors.Entry {
