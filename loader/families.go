@@ -46,9 +46,8 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if c.has("quantization_config") {
-		c.refuse("quantization_config", "float weights", "use the checkpoint before quantisation")
-		return Spec{}, c.err
+	if err := refuseQuantised(c); err != nil {
+		return Spec{}, err
 	}
 	c.ignore(harmlessKeys...)
 	s := families[arch](c)

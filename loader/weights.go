@@ -80,6 +80,9 @@ func checkWeights(s *Spec, store *safetensors.Store) error {
 	if err != nil {
 		return err
 	}
+	if err := checkQuantised(store); err != nil {
+		return err
+	}
 	expected := map[string]bool{}
 	bytesOf := map[safetensors.DType]int64{}
 	for _, t := range claims {
