@@ -4,14 +4,36 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 // families maps the architecture of config.json to the reader of its family.
 var families = map[string]func(*config) Spec{
-	"LlamaForCausalLM": llama,
+	"CohereForCausalLM":              cohere,
+	"Gemma2ForCausalLM":              gemma2,
+	"Gemma3ForCausalLM":              gemma3,
+	"Gemma3ForConditionalGeneration": gemma3Vision,
+	"GemmaForCausalLM":               gemma,
+	"Glm4ForCausalLM":                glm4,
+	"GlmForCausalLM":                 glm,
+	"GPTNeoXForCausalLM":             gptNeoX,
+	"GraniteForCausalLM":             granite,
+	"LlamaForCausalLM":               llama,
+	"MistralForCausalLM":             mistral,
+	"Olmo2ForCausalLM":               olmo2,
+	"Olmo3ForCausalLM":               olmo3,
+	"OlmoForCausalLM":                olmo,
+	"Phi3ForCausalLM":                phi3,
+	"Qwen2ForCausalLM":               qwen2,
+	"Qwen3ForCausalLM":               qwen3,
+	"SmolLM3ForCausalLM":             smolLM3,
+	"StableLmForCausalLM":            stableLM,
 }
+
+// otherParts are the tensors of an architecture that the decoder does not use.
+var otherParts = map[string]*regexp.Regexp{"Gemma3ForConditionalGeneration": gemma3VisionTensors}
 
 // Architectures lists what Open can read, sorted.
 func Architectures() []string { return slices.Sorted(maps.Keys(families)) }
@@ -29,19 +51,19 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if c.has("quantization_config") {
-		c.refuse("quantization_config", "float weights", "use the checkpoint before quantisation")
-		return Spec{}, c.err
+	if err := refuseQuantised(c); err != nil {
+		return Spec{}, err
 	}
 	c.ignore(harmlessKeys...)
 	s := families[arch](c)
 	s.Architecture = arch
-	s.EOS, s.BOS = c.tokenIDs("eos_token_id", s.Vocab), c.tokenIDs("bos_token_id", s.Vocab)
+	s.EOS, s.BOS = c.tokenIDs("eos_token_id", s.Vocab, s.EOS), c.tokenIDs("bos_token_id", s.Vocab, s.BOS)
+	neutral(c, &s)
 	if err := c.finish(); err != nil {
 		return Spec{}, err
 	}
 	if s.Heads%s.KVHeads != 0 {
-		return Spec{}, fmt.Errorf("%s: num_key_value_heads: got %d, want a divisor of the %d query heads", configFile, s.KVHeads, s.Heads)
+		return Spec{}, &ConfigError{File: configFile, Key: "num_key_value_heads", Got: fmt.Sprint(s.KVHeads), Want: fmt.Sprintf("a divisor of the %d query heads", s.Heads)}
 	}
 	if generationJSON == nil {
 		return s, nil
@@ -50,10 +72,10 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if ids := g.tokenIDs("eos_token_id", s.Vocab); ids != nil {
+	if ids := g.tokenIDs("eos_token_id", s.Vocab, nil); ids != nil {
 		s.EOS = ids
 	}
-	if ids := g.tokenIDs("bos_token_id", s.Vocab); ids != nil {
+	if ids := g.tokenIDs("bos_token_id", s.Vocab, nil); ids != nil {
 		s.BOS = ids
 	}
 	return s, g.err // the other keys choose how to sample, which is the caller's business
@@ -75,25 +97,6 @@ func architecture(c *config) (string, error) {
 			Want: "one of " + strings.Join(Architectures(), ", "), hint: "base models without a language-model head and other families are not read"}
 	}
 	return list[0], nil
-}
-
-// headDim reads head_dim, hidden/heads where it is absent.
-func headDim(c *config, hidden, heads int) int {
-	const largest = 1 << 16 // bounds what a hostile file makes us allocate for its table
-	d := c.integer("head_dim", 0)
-	if c.err != nil {
-		return 0
-	}
-	if d == 0 && hidden%heads != 0 {
-		c.want("hidden_size", fmt.Sprint(hidden), fmt.Sprintf("a multiple of the %d heads, or a head_dim", heads))
-	}
-	if d == 0 {
-		d = hidden / heads
-	}
-	if d%2 != 0 || d == 0 || d > largest {
-		c.want("head_dim", fmt.Sprint(d), fmt.Sprintf("an even number up to %d", largest))
-	}
-	return d
 }
 
 // quoted prints v as JSON for an error message.

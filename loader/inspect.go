@@ -79,18 +79,15 @@ func (c *Checkpoint) Inspect() (*Inspection, error) {
 		Vocab: s.Vocab, MaxPositions: s.MaxPositions, NormEps: s.NormEps, Activation: string(s.Activation), Tied: s.Tied,
 		EOS: s.EOS, BOS: s.BOS, DType: s.DType, Tensors: len(c.Weights.Names()), Files: len(c.Weights.Files()), ConfigSHA256: c.ConfigSHA256,
 	}
-	count := func(list []tensor) {
-		for _, t := range list {
-			info, _ := c.Weights.Info(t.name) // Open found it
-			out.Parameters += int64(info.Elements())
-			out.Bytes += info.End - info.Begin
-		}
+	claims, err := s.claims()
+	if err != nil {
+		return nil, err
 	}
-	count(s.outerTensors())
-	for l := range s.Layers {
-		count(s.layerTensors(l))
+	for _, t := range claims {
+		info, _ := c.Weights.Info(t.name) // Open found it
+		out.Parameters += int64(info.Elements())
+		out.Bytes += info.End - info.Begin
 	}
-	var err error
 	if out.Rope, err = inspectRope(s); err != nil {
 		return nil, err
 	}
@@ -111,14 +108,15 @@ func (c *Checkpoint) Inspect() (*Inspection, error) {
 
 func inspectRope(s *Spec) (RopeInspection, error) {
 	const shownPlanes = 4
-	t, err := rope.New(s.Rope, s.HeadDim, s.MaxPositions)
+	r := &s.Tables[0]
+	t, err := rope.New(*r, s.HeadDim, s.MaxPositions)
 	if err != nil {
 		return RopeInspection{}, err
 	}
 	n := min(shownPlanes, t.Planes())
-	out := RopeInspection{Type: s.Rope.Type, Theta: s.Rope.Theta, RotaryDim: t.RotaryDim, Planes: t.Planes(), Scale: t.Scale, Fastest: t.InvFreq[:n],
-		Factor: s.Rope.Factor, LowFreqFactor: s.Rope.LowFreqFactor, HighFreqFactor: s.Rope.HighFreqFactor,
-		OriginalMaxPositions: s.Rope.OriginalMaxPositions}
+	out := RopeInspection{Type: r.Type, Theta: r.Theta, RotaryDim: t.RotaryDim, Planes: t.Planes(), Scale: t.Scale, Fastest: t.InvFreq[:n],
+		Factor: r.Factor, LowFreqFactor: r.LowFreqFactor, HighFreqFactor: r.HighFreqFactor,
+		OriginalMaxPositions: r.OriginalMaxPositions}
 	for _, p := range t.SlowestPlanes(2 * n) {
 		out.Slowest = append(out.Slowest, t.InvFreq[p])
 	}

@@ -31,6 +31,15 @@ func folder(t *testing.T, o loadertest.Options, edit func([]safetensors.Entry) [
 		t.Fatal(err)
 	}
 	defer store.Close()
+	if err := safetensors.WriteFile(path, edit(entriesOf(t, store)), nil); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// entriesOf copies the tensors of a store.
+func entriesOf(t *testing.T, store *safetensors.Store) []safetensors.Entry {
+	t.Helper()
 	var entries []safetensors.Entry
 	for _, name := range store.Names() {
 		info, _ := store.Info(name)
@@ -40,10 +49,7 @@ func folder(t *testing.T, o loadertest.Options, edit func([]safetensors.Entry) [
 		}
 		entries = append(entries, safetensors.Entry{Name: name, DType: info.DType, Shape: info.Shape, Write: safetensors.Bytes(slices.Clone(view))})
 	}
-	if err := safetensors.WriteFile(path, edit(entries), nil); err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	return entries
 }
 
 func zeros(name string, dtype safetensors.DType, shape ...int) safetensors.Entry {
@@ -124,8 +130,8 @@ func TestOpenTakesHarmlessExtras(t *testing.T) {
 	}
 	mustOpen(t, folder(t, loadertest.Options{}, buffers))
 	c := mustOpen(t, folder(t, loadertest.Options{Tied: true}, headIsEmbedding))
-	if c.Spec.Names.Head != "" || !c.Spec.Tied {
-		t.Errorf("got head %q, tied %v, want the embedding", c.Spec.Names.Head, c.Spec.Tied)
+	if c.Spec.Params.Head.Has() || !c.Spec.Tied {
+		t.Errorf("got head %v, tied %v, want the embedding", c.Spec.Params.Head, c.Spec.Tied)
 	}
 	norm := replaced(zeros("model.norm.weight", safetensors.F32, 32))
 	if c := mustOpen(t, folder(t, loadertest.Options{BFloat16: true}, norm)); c.Spec.DType != "bfloat16" {
@@ -231,8 +237,9 @@ func TestHubCache(t *testing.T) {
 		}
 	}
 	var hinted interface{ Hint() string }
-	if _, err := loader.Open("org/tiny.model-1@dev"); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "main") {
-		t.Errorf("got %v, want a hint that lists main", err)
+	if _, err := loader.Open("org/tiny.model-1@dev"); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "main") ||
+		!strings.Contains(hinted.Hint(), "`hf download org/tiny.model-1 --revision dev`") {
+		t.Errorf("got %v, want a hint that fetches dev and lists main", err)
 	}
 	// The order of the variables is huggingface_hub's.
 	t.Setenv("HF_HOME", filepath.Join(home, "huggingface"))
@@ -241,6 +248,46 @@ func TestHubCache(t *testing.T) {
 	t.Setenv("HF_HUB_CACHE", t.TempDir())
 	if _, err := loader.Open("org/tiny.model-1"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("HF_HUB_CACHE does not win: %v", err)
+	}
+}
+
+// A sharded checkpoint lies in the cache as links to blobs that have hashes for names.
+func TestHubCacheShards(t *testing.T) {
+	const commit = "89abcdef0123456789abcdef0123456789abcdef"
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	repo := filepath.Join(os.Getenv("HF_HUB_CACHE"), "models--org--sharded")
+	snapshot := filepath.Join(repo, "snapshots", commit)
+	for _, d := range []string{snapshot, filepath.Join(repo, "blobs"), filepath.Join(repo, "refs")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(repo, "refs", "main"), []byte(commit), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const from = "testdata/parity/olmo2"
+	shards := []string{"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors"}
+	for i, f := range append([]string{"config.json", "model.safetensors.index.json"}, shards...) {
+		blob := strings.Repeat(string('a'+rune(i)), 64)
+		if err := os.WriteFile(filepath.Join(repo, "blobs", blob), read(t, from, f), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join("..", "..", "blobs", blob), filepath.Join(snapshot, f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := mustOpen(t, "org/sharded")
+	if c.Revision != commit || len(c.Weights.Files()) != 3 {
+		t.Errorf("got revision %q, %d files", c.Revision, len(c.Weights.Files()))
+	}
+	for _, gone := range []string{shards[1], "model.safetensors.index.json", "config.json"} { // as after a download that stopped
+		if err := os.Remove(filepath.Join(snapshot, gone)); err != nil {
+			t.Fatal(err)
+		}
+		var hinted interface{ Hint() string }
+		if _, err := loader.Open("org/sharded"); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "`hf download org/sharded` fetches what is missing") {
+			t.Errorf("without %s: got %v, want a hint that fetches it", gone, err)
+		}
 	}
 }
 

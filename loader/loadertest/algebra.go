@@ -3,6 +3,8 @@ package loadertest
 import (
 	"fmt"
 	"math"
+
+	"github.com/headscope/headscope/loader"
 )
 
 // projection is a stored matrix [out][in] and its bias [out], nil where the family has none.
@@ -24,18 +26,18 @@ type outer struct {
 }
 
 func (r *Reference) loadLayer(l int) (*layer, error) {
-	n := r.c.Spec.Names.Layer(l)
+	n := r.c.Spec.Params.Layer(l)
 	w := &layer{}
 	var err error
-	if w.inputNorm, err = r.vector(n.InputNorm); err != nil {
+	if w.inputNorm, err = r.vector(n.PreAttn); err != nil {
 		return nil, err
 	}
-	if w.postNorm, err = r.vector(n.PostNorm); err != nil {
+	if w.postNorm, err = r.vector(n.PreMLP); err != nil {
 		return nil, err
 	}
 	for _, p := range []struct {
 		to           *projection
-		weight, bias string
+		weight, bias loader.Param
 	}{
 		{&w.q, n.Q, n.QBias}, {&w.k, n.K, n.KBias}, {&w.v, n.V, n.VBias}, {&w.o, n.O, n.OBias},
 		{&w.gate, n.Gate, n.GateBias}, {&w.up, n.Up, n.UpBias}, {&w.down, n.Down, n.DownBias},
@@ -43,7 +45,7 @@ func (r *Reference) loadLayer(l int) (*layer, error) {
 		if p.to.weight, err = r.matrix(p.weight); err != nil {
 			return nil, err
 		}
-		if p.bias == "" {
+		if !p.bias.Has() {
 			continue
 		}
 		if p.to.bias, err = r.vector(p.bias); err != nil {
@@ -54,7 +56,7 @@ func (r *Reference) loadLayer(l int) (*layer, error) {
 }
 
 func (r *Reference) loadOuter() (*outer, error) {
-	n := r.c.Spec.Names
+	n := r.c.Spec.Params
 	embed, err := r.matrix(n.Embed)
 	if err != nil {
 		return nil, err
@@ -64,15 +66,15 @@ func (r *Reference) loadOuter() (*outer, error) {
 		return nil, err
 	}
 	out := &outer{embed: embed, head: embed, norm: norm}
-	if n.Head != "" {
+	if n.Head.Has() {
 		out.head, err = r.matrix(n.Head)
 	}
 	return out, err
 }
 
-// vector returns a tensor's elements, widened.
-func (r *Reference) vector(name string) ([]float64, error) {
-	flat, err := r.c.Weights.Float32s(name, nil)
+// vector returns a parameter's elements, widened.
+func (r *Reference) vector(p loader.Param) ([]float64, error) {
+	flat, err := r.c.Float32s(p, nil)
 	if err != nil {
 		return nil, fmt.Errorf("reference: %w", err)
 	}
@@ -83,15 +85,14 @@ func (r *Reference) vector(name string) ([]float64, error) {
 	return out, nil
 }
 
-// matrix returns a tensor of two dimensions as rows.
-func (r *Reference) matrix(name string) ([][]float64, error) {
-	flat, err := r.vector(name)
+// matrix returns a parameter of two dimensions as rows.
+func (r *Reference) matrix(p loader.Param) ([][]float64, error) {
+	flat, err := r.vector(p)
 	if err != nil {
 		return nil, err
 	}
-	info, _ := r.c.Weights.Info(name)
-	columns := info.Shape[1] // loader.Open checked the shape
-	out := make([][]float64, info.Shape[0])
+	columns := p.Shape[1]
+	out := make([][]float64, p.Shape[0])
 	for i := range out {
 		out[i] = flat[i*columns : (i+1)*columns]
 	}

@@ -117,38 +117,37 @@ func (o Options) entries(s *loader.Spec) []safetensors.Entry {
 	const score = 1.4 // deviation of a query or key element; scores get its square
 	fan := func(n int) float64 { return 1 / math.Sqrt(float64(n)) }
 	var out []safetensors.Entry
-	draw := func(name string, mean, deviation float64, shape ...int) {
-		if name != "" {
-			out = append(out, o.entry(name, mean, deviation, shape))
+	draw := func(p loader.Param, mean, deviation float64) {
+		if p.Has() {
+			out = append(out, o.entry(p.Views[0].Tensor, mean, deviation, p.Shape))
 		}
 	}
 	head := 2.5 * fan(s.Hidden)
 	if s.Tied {
-		draw(s.Names.Embed, 0, head, s.Vocab, s.Hidden)
+		draw(s.Params.Embed, 0, head)
 	} else {
-		draw(s.Names.Embed, 0, 1, s.Vocab, s.Hidden)
-		draw(s.Names.Head, 0, head, s.Vocab, s.Hidden)
+		draw(s.Params.Embed, 0, 1)
+		draw(s.Params.Head, 0, head)
 	}
-	draw(s.Names.FinalNorm, 1, 0.1, s.Hidden)
-	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	draw(s.Params.FinalNorm, 1, 0.1)
 	for l := range s.Layers {
-		n := s.Names.Layer(l)
-		draw(n.InputNorm, 1, 0.1, s.Hidden)
-		draw(n.Q, 0, score*fan(s.Hidden), q, s.Hidden)
-		draw(n.K, 0, score*fan(s.Hidden), kv, s.Hidden)
-		draw(n.V, 0, fan(s.Hidden), kv, s.Hidden)
-		draw(n.O, 0, fan(q), s.Hidden, q)
-		draw(n.QBias, 0, 0.3, q)
-		draw(n.KBias, 0, 0.3, kv)
-		draw(n.VBias, 0, 0.3, kv)
-		draw(n.OBias, 0, 0.3, s.Hidden)
-		draw(n.PostNorm, 1, 0.1, s.Hidden)
-		draw(n.Gate, 0, fan(s.Hidden), s.Intermediate, s.Hidden)
-		draw(n.Up, 0, fan(s.Hidden), s.Intermediate, s.Hidden)
-		draw(n.Down, 0, 2*fan(s.Intermediate), s.Hidden, s.Intermediate)
-		draw(n.GateBias, 0, 0.3, s.Intermediate)
-		draw(n.UpBias, 0, 0.3, s.Intermediate)
-		draw(n.DownBias, 0, 0.3, s.Hidden)
+		n := s.Params.Layer(l)
+		draw(n.PreAttn, 1, 0.1)
+		draw(n.Q, 0, score*fan(s.Hidden))
+		draw(n.K, 0, score*fan(s.Hidden))
+		draw(n.V, 0, fan(s.Hidden))
+		draw(n.O, 0, fan(s.Heads*s.HeadDim))
+		draw(n.QBias, 0, 0.3)
+		draw(n.KBias, 0, 0.3)
+		draw(n.VBias, 0, 0.3)
+		draw(n.OBias, 0, 0.3)
+		draw(n.PreMLP, 1, 0.1)
+		draw(n.Gate, 0, fan(s.Hidden))
+		draw(n.Up, 0, fan(s.Hidden))
+		draw(n.Down, 0, 2*fan(s.Intermediate))
+		draw(n.GateBias, 0, 0.3)
+		draw(n.UpBias, 0, 0.3)
+		draw(n.DownBias, 0, 0.3)
 	}
 	return out
 }

@@ -98,7 +98,7 @@ func TestZeroHeadEqualsZeroWeights(t *testing.T) {
 		}
 		return 1
 	}})
-	zeroed := rewrite(t, o, s.Names.Layer(layer).O, func(row, column int) bool { return column/s.HeadDim == head })
+	zeroed := rewrite(t, o, s.Params.Layer(layer).O.Views[0].Tensor, func(row, column int) bool { return column/s.HeadDim == head })
 	if d := largest(edited.Logits, forward(t, zeroed, tokens, loadertest.Gains{}).Logits); d > 1e-12 {
 		t.Errorf("gain and weights disagree by %g", d)
 	}
@@ -116,7 +116,7 @@ func TestZeroPlaneEqualsZeroWeights(t *testing.T) {
 		}
 		return 1
 	}})
-	zeroed := rewrite(t, o, s.Names.Layer(layer).Q, func(row, _ int) bool { return row%(s.HeadDim/2) == plane })
+	zeroed := rewrite(t, o, s.Params.Layer(layer).Q.Views[0].Tensor, func(row, _ int) bool { return row%(s.HeadDim/2) == plane })
 	if d := largest(edited.Logits, forward(t, zeroed, tokens, loadertest.Gains{}).Logits); d > 1e-12 {
 		t.Errorf("gain and weights disagree by %g", d)
 	}

@@ -41,7 +41,7 @@ type Reference struct {
 
 // NewReference prepares c, which has to stay open.
 func NewReference(c *loader.Checkpoint) (*Reference, error) {
-	table, err := rope.New(c.Spec.Rope, c.Spec.HeadDim, c.Spec.MaxPositions)
+	table, err := rope.New(c.Spec.Tables[0], c.Spec.HeadDim, c.Spec.MaxPositions)
 	if err != nil {
 		return nil, err
 	}

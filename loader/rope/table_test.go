@@ -2,10 +2,9 @@ package rope_test
 
 import (
 	"encoding/json"
-	"errors"
+	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,11 +23,57 @@ func readJSON(t *testing.T, path string, v any) {
 	}
 }
 
+// fragment is what a config.json says of rotation, in the spellings of the golden file.
+type fragment struct {
+	MaxPositions int      `json:"max_position_embeddings"`
+	Original     int      `json:"original_max_position_embeddings"`
+	Scaling      *scaling `json:"rope_scaling"`
+	Parameters   *scaling `json:"rope_parameters"`
+}
+
 type scaling struct {
-	Factor float64 `json:"factor"`
-	Low    float64 `json:"low_freq_factor"`
-	High   float64 `json:"high_freq_factor"`
-	Orig   int     `json:"original_max_position_embeddings"`
+	Factor          float64   `json:"factor"`
+	Low             float64   `json:"low_freq_factor"`
+	High            float64   `json:"high_freq_factor"`
+	Original        int       `json:"original_max_position_embeddings"`
+	BetaFast        float64   `json:"beta_fast"`
+	BetaSlow        float64   `json:"beta_slow"`
+	MScale          float64   `json:"mscale"`
+	MScaleAllDim    float64   `json:"mscale_all_dim"`
+	Truncate        *bool     `json:"truncate"`
+	AttentionFactor float64   `json:"attention_factor"`
+	Short           []float64 `json:"short_factor"`
+	Long            []float64 `json:"long_factor"`
+	Partial         float64   `json:"partial_rotary_factor"`
+}
+
+// config is the case's table; the golden file gives type, base and rotated dimensions beside the fragment.
+func (f fragment) config(ropeType string, base float64, rotaryDim int) rope.Config {
+	c := rope.Config{Type: ropeType, Theta: base, RotaryDim: rotaryDim, MaxPositions: f.MaxPositions}
+	s := f.Scaling
+	if s == nil {
+		s = f.Parameters
+	}
+	if s == nil || ropeType == "default" {
+		if ropeType == "proportional" {
+			c.Proportion = 0.25 // the class default of gemma4_text
+		}
+		return c
+	}
+	c.Factor, c.LowFreqFactor, c.HighFreqFactor = s.Factor, s.Low, s.High
+	c.BetaFast, c.BetaSlow, c.MScale, c.MScaleAllDim = s.BetaFast, s.BetaSlow, s.MScale, s.MScaleAllDim
+	c.Untruncated = s.Truncate != nil && !*s.Truncate
+	c.AttentionFactor, c.ShortFactor, c.LongFactor = s.AttentionFactor, s.Short, s.Long
+	for _, n := range []int{f.Original, s.Original, f.MaxPositions} { // in transformers' order of priority
+		if n != 0 {
+			c.OriginalMaxPositions = n
+			break
+		}
+	}
+	if ropeType == "proportional" {
+		c.Proportion = s.Partial
+	}
+	return c
 }
 
 func relDiff(got, want float64) float64 {
@@ -41,11 +86,10 @@ func relDiff(got, want float64) float64 {
 func TestTransformersTables(t *testing.T) {
 	var g struct {
 		Cases []struct {
-			ID       string `json:"id"`
-			RopeType string `json:"rope_type"`
-			Config   struct {
-				RopeScaling *scaling `json:"rope_scaling"`
-			} `json:"config"`
+			ID        string                              `json:"id"`
+			RopeType  string                              `json:"rope_type"`
+			Config    fragment                            `json:"config"`
+			SeqLen    *int                                `json:"seq_len"`
 			HeadDim   int                                 `json:"head_dim"`
 			RotaryDim int                                 `json:"rotary_dim"`
 			Base      float64                             `json:"base"`
@@ -58,29 +102,23 @@ func TestTransformersTables(t *testing.T) {
 	readJSON(t, "testdata/hf.json", &g)
 	ran := map[string]int{}
 	for _, c := range g.Cases {
-		cfg := rope.Config{Type: c.RopeType, Theta: c.Base, RotaryDim: c.RotaryDim}
-		if s := c.Config.RopeScaling; s != nil {
-			cfg.Factor, cfg.LowFreqFactor, cfg.HighFreqFactor, cfg.OriginalMaxPositions = s.Factor, s.Low, s.High, s.Orig
+		cfg := c.Config.config(c.RopeType, c.Base, c.RotaryDim)
+		length := 1
+		if c.SeqLen != nil {
+			length = *c.SeqLen
 		}
-		tab, err := rope.New(cfg, c.HeadDim, 1)
-		var unsupported *rope.UnsupportedError
-		if errors.As(err, &unsupported) {
-			if unsupported.Type != c.RopeType || slices.Contains(rope.Types(), c.RopeType) {
-				t.Errorf("%s: %v", c.ID, err)
-			}
-			continue
-		}
+		tab, err := rope.New(cfg, c.HeadDim, length)
 		if err != nil {
 			t.Errorf("%s: %v", c.ID, err)
 			continue
 		}
 		ran[c.RopeType]++
-		if tab.Scale != c.Scale || tab.RotaryDim != c.RotaryDim || tab.Planes() != len(c.F64) {
+		if relDiff(tab.Scale, c.Scale) > 1e-15 || tab.RotaryDim != c.RotaryDim || tab.Planes() != len(c.F64) {
 			t.Errorf("%s: got scale %v, %d dims, %d planes", c.ID, tab.Scale, tab.RotaryDim, tab.Planes())
 			continue
 		}
 		for i, w := range tab.InvFreq {
-			if d := relDiff(w, c.F64[i]); d > 1e-13 {
+			if d := relDiff(w, c.F64[i]); d > 1e-12 {
 				t.Errorf("%s: plane %d: got %v, want %v (float64, off by %.2g)", c.ID, i, w, c.F64[i], d)
 			}
 			if d := relDiff(w, c.F32[i]); d > 1e-6 {
@@ -110,53 +148,8 @@ func TestTransformersTables(t *testing.T) {
 		}
 	}
 	t.Logf("cases compared by type: %v of %d", ran, len(g.Cases))
-	if ran["default"] != 22 || ran["llama3"] != 6 {
-		t.Errorf("compared %v, want 22 default and 6 llama3", ran)
-	}
-}
-
-func TestParityTables(t *testing.T) {
-	files, err := filepath.Glob("../testdata/parity/*/golden.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no parity goldens: %v", err)
-	}
-	for _, f := range files {
-		var g struct {
-			Shape struct {
-				HeadDim int `json:"head_dim"`
-			}
-			Sequences []struct {
-				Rope map[string]struct {
-					InvFreq []float64 `json:"inv_freq"`
-					Scale   float64   `json:"attention_scaling"`
-				}
-			}
-		}
-		readJSON(t, f, &g)
-		var c struct {
-			Theta   float64  `json:"rope_theta"`
-			Scaling *scaling `json:"rope_scaling"`
-		}
-		readJSON(t, filepath.Join(filepath.Dir(f), "config.json"), &c)
-		cfg := rope.Config{Type: "default", Theta: c.Theta}
-		if s := c.Scaling; s != nil {
-			cfg = rope.Config{Type: "llama3", Theta: c.Theta, Factor: s.Factor, LowFreqFactor: s.Low, HighFreqFactor: s.High, OriginalMaxPositions: s.Orig}
-		}
-		tab, err := rope.New(cfg, g.Shape.HeadDim, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, s := range g.Sequences {
-			want := s.Rope["all"]
-			if len(want.InvFreq) != tab.Planes() || want.Scale != tab.Scale {
-				t.Fatalf("%s: sequence %d: got %d planes, scale %v, want %d, %v", f, i, tab.Planes(), tab.Scale, len(want.InvFreq), want.Scale)
-			}
-			for j, w := range tab.InvFreq {
-				if d := relDiff(w, want.InvFreq[j]); d > 1e-6 {
-					t.Errorf("%s: sequence %d: plane %d: got %v, want %v", f, i, j, w, want.InvFreq[j])
-				}
-			}
-		}
+	if want := map[string]int{"default": 22, "dynamic": 8, "linear": 3, "llama3": 6, "longrope": 8, "proportional": 5, "yarn": 19}; !maps.Equal(ran, want) {
+		t.Errorf("compared %v, want %v", ran, want)
 	}
 }
 
