@@ -222,7 +222,7 @@ func TestRefusedConfigs(t *testing.T) {
 		"case is a difference": {object{"Rope_Theta": 5e5}, true, "Rope_Theta"},
 		"unknown rope key":     {object{"rope_scaling": with(llama3, "attention_factor", 2)}, true, "rope_scaling.attention_factor: got 2"},
 		"default with factor":  {object{"rope_parameters": object{"rope_theta": 1e4, "factor": 8}}, true, "rope_parameters.factor"},
-		"quantised":            {object{"quantization_config": object{"bits": 4}}, true, "quantization_config"},
+		"quantised":            {object{"quantization_config": object{"bits": 4}}, true, "quantization_config: got {"},
 		"activation":           {object{"hidden_act": "relu"}, true, `hidden_act: got "relu", which is not supported, want "silu", "gelu"`},
 		"tensor parallel":      {object{"pretraining_tp": 2}, true, "pretraining_tp: got 2"},
 		"window":               {object{"sliding_window": 128}, true, "sliding_window: got 128"},
@@ -329,16 +329,37 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(base(nil), []byte(`{"eos_token_id":[1,2]}`))
 	f.Add(base(object{"rope_scaling": llama3, "head_dim": 8}), []byte(nil))
 	f.Add(base(object{"rope_theta": nil, "rope_parameters": object{"full_attention": with(llama3, "rope_theta", 5e5)}}), []byte(nil))
+	configs, err := filepath.Glob("testdata/parity/*/config.json")
+	if err != nil || len(configs) != cases {
+		f.Fatalf("got %d configs (%v), want %d", len(configs), err, cases)
+	}
+	for _, path := range configs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, []byte(nil))
+	}
 	f.Fuzz(func(t *testing.T, config, generation []byte) {
 		s, err := loader.ParseConfig(config, generation)
 		if err != nil {
 			return
 		}
+		if len(s.Kinds) != s.Layers {
+			t.Errorf("got %d kinds of %d layers", len(s.Kinds), s.Layers)
+		}
+		for _, p := range append(s.Params.Outer(), s.Params.Layer(s.Layers-1).Q) {
+			if p.Has() && p.Elements() <= 0 {
+				t.Errorf("accepted a parameter of shape %v", p.Shape)
+			}
+		}
 		if s.Layers <= 0 || s.Vocab <= 0 || s.Group()*s.KVHeads != s.Heads || s.HeadDim%2 != 0 {
 			t.Errorf("accepted %+v", s)
 		}
-		if _, err := rope.New(s.Tables[0], s.HeadDim, s.MaxPositions); err != nil {
-			t.Errorf("accepted a table that cannot be built: %v", err)
+		for _, table := range s.Tables {
+			if _, err := rope.New(table, s.HeadDim, s.MaxPositions); err != nil {
+				t.Errorf("accepted a table that cannot be built: %v", err)
+			}
 		}
 	})
 }

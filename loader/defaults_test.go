@@ -50,7 +50,7 @@ var classDefaults = []struct {
 }
 
 func TestClassDefaults(t *testing.T) {
-	var seen []string
+	seen := []string{withVision} // whose text model is that of gemma3_text
 	for _, want := range classDefaults {
 		seen = append(seen, want.arch)
 		s, err := parse(t, minimal(want.arch, want.modelType, nil))

@@ -4,31 +4,36 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 // families maps the architecture of config.json to the reader of its family.
 var families = map[string]func(*config) Spec{
-	"CohereForCausalLM":   cohere,
-	"Gemma2ForCausalLM":   gemma2,
-	"Gemma3ForCausalLM":   gemma3,
-	"GemmaForCausalLM":    gemma,
-	"Glm4ForCausalLM":     glm4,
-	"GlmForCausalLM":      glm,
-	"GPTNeoXForCausalLM":  gptNeoX,
-	"GraniteForCausalLM":  granite,
-	"LlamaForCausalLM":    llama,
-	"MistralForCausalLM":  mistral,
-	"Olmo2ForCausalLM":    olmo2,
-	"Olmo3ForCausalLM":    olmo3,
-	"OlmoForCausalLM":     olmo,
-	"Phi3ForCausalLM":     phi3,
-	"Qwen2ForCausalLM":    qwen2,
-	"Qwen3ForCausalLM":    qwen3,
-	"SmolLM3ForCausalLM":  smolLM3,
-	"StableLmForCausalLM": stableLM,
+	"CohereForCausalLM":              cohere,
+	"Gemma2ForCausalLM":              gemma2,
+	"Gemma3ForCausalLM":              gemma3,
+	"Gemma3ForConditionalGeneration": gemma3Vision,
+	"GemmaForCausalLM":               gemma,
+	"Glm4ForCausalLM":                glm4,
+	"GlmForCausalLM":                 glm,
+	"GPTNeoXForCausalLM":             gptNeoX,
+	"GraniteForCausalLM":             granite,
+	"LlamaForCausalLM":               llama,
+	"MistralForCausalLM":             mistral,
+	"Olmo2ForCausalLM":               olmo2,
+	"Olmo3ForCausalLM":               olmo3,
+	"OlmoForCausalLM":                olmo,
+	"Phi3ForCausalLM":                phi3,
+	"Qwen2ForCausalLM":               qwen2,
+	"Qwen3ForCausalLM":               qwen3,
+	"SmolLM3ForCausalLM":             smolLM3,
+	"StableLmForCausalLM":            stableLM,
 }
+
+// otherParts are the tensors of an architecture that the decoder does not use.
+var otherParts = map[string]*regexp.Regexp{"Gemma3ForConditionalGeneration": gemma3VisionTensors}
 
 // Architectures lists what Open can read, sorted.
 func Architectures() []string { return slices.Sorted(maps.Keys(families)) }
@@ -46,9 +51,8 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if c.has("quantization_config") {
-		c.refuse("quantization_config", "float weights", "use the checkpoint before quantisation")
-		return Spec{}, c.err
+	if err := refuseQuantised(c); err != nil {
+		return Spec{}, err
 	}
 	c.ignore(harmlessKeys...)
 	s := families[arch](c)

@@ -45,10 +45,13 @@ func (d class) read(c *config) Spec {
 		EmbedScale: 1, ResidualScale: 1, LogitScale: 1, LogitDivide: 1,
 		EOS: d.eos, BOS: d.bos,
 	}
-	const deepest = 4096 // bounds what a hostile file makes us allocate
-	if s.Layers > deepest {
-		c.want("num_hidden_layers", fmt.Sprint(s.Layers), fmt.Sprintf("at most %d", deepest))
+	const most = 4096 // bounds what a hostile file makes us allocate
+	if s.Layers > most {
+		c.want("num_hidden_layers", fmt.Sprint(s.Layers), fmt.Sprintf("at most %d", most))
 		s.Layers = 0
+	}
+	if s.Heads > most {
+		c.want("num_attention_heads", fmt.Sprint(s.Heads), fmt.Sprintf("at most %d", most))
 	}
 	if s.Family != d.modelType {
 		c.want("model_type", quoted(s.Family), quoted(d.modelType)+" beside this architecture")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/rope"
+	"github.com/headscope/headscope/loader/safetensors"
 )
 
 // golden is what golden.json says of a case beside its arrays.
@@ -109,6 +110,7 @@ func TestParitySpecs(t *testing.T) {
 			}
 		}
 	}
+	families[withVision] = true // TestGemma3WithVision has its case
 	if got, want := slices.Sorted(maps.Keys(families)), loader.Architectures(); !slices.Equal(got, want) {
 		t.Errorf("golden cases are of %v, want one of each of %v", got, want)
 	}
@@ -334,4 +336,58 @@ func renewed(old object) object {
 	}
 	o["transformers_version"] = "5.24.0"
 	return o
+}
+
+const withVision = "Gemma3ForConditionalGeneration"
+
+// The text model of a checkpoint with a vision tower is that of the text checkpoint, its tensors under another name.
+func TestGemma3WithVision(t *testing.T) {
+	const from, prefix = "testdata/parity/gemma3_text", "language_model."
+	text := mustOpen(t, from)
+	dir := caseFolder(t, "gemma3_text", func(e []safetensors.Entry) []safetensors.Entry {
+		for i := range e {
+			e[i].Name = prefix + e[i].Name
+		}
+		return append(e, zeros("vision_tower.vision_model.post_layernorm.weight", safetensors.F32, 8), zeros("multi_modal_projector.mm_input_projection_weight", safetensors.F32, 8, 48))
+	})
+	inner := configOf(t, from)
+	delete(inner, "architectures")
+	whole := object{
+		"architectures": []string{withVision}, "model_type": "gemma3", "text_config": inner, "vision_config": object{"model_type": "siglip_vision_model"},
+		"mm_tokens_per_image": 256, "boi_token_index": 5, "eoi_token_index": 6, "image_token_index": 7, "eos_token_id": []int{1, 9}, "initializer_range": 0.02,
+	}
+	write := func(o object) {
+		b, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), b, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(whole)
+	c := mustOpen(t, dir)
+	got, want := c.Spec, text.Spec
+	if fmt.Sprint(got.EOS) != "[1 9]" || got.Architecture != withVision || got.Params.Layer(2).Q.Views[0].Tensor != prefix+"model.layers.2.self_attn.q_proj.weight" {
+		t.Errorf("got %+v", got)
+	}
+	got.Architecture, got.EOS, got.Params, want.Params = want.Architecture, want.EOS, loader.Params{}, loader.Params{}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	a, err := c.Float32s(c.Spec.Params.Embed, nil)
+	b, err2 := text.Float32s(text.Spec.Params.Embed, nil)
+	if err != nil || err2 != nil || !slices.Equal(a, b) {
+		t.Errorf("the embeddings differ (%v, %v)", err, err2)
+	}
+	inner["residual_gate"] = 1
+	write(whole)
+	if _, err := loader.Open(dir); !isUnsupported(err) || !strings.Contains(err.Error(), "text_config.residual_gate: got 1") {
+		t.Errorf("an unknown key inside: got %v", err)
+	}
+	delete(whole, "text_config")
+	write(whole)
+	if _, err := loader.Open(dir); err == nil || !strings.Contains(err.Error(), "text_config: got nothing") {
+		t.Errorf("no text model: got %v", err)
+	}
 }

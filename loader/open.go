@@ -43,10 +43,10 @@ func Open(ref string) (*Checkpoint, error) {
 	}
 	c := &Checkpoint{Ref: ref, Dir: dir, Revision: revision}
 	if err := c.readConfig(); err != nil {
-		return nil, err
+		return nil, incomplete(err, ref, revision)
 	}
 	if c.Weights, err = openWeights(ref, dir); err != nil {
-		return nil, err
+		return nil, incomplete(err, ref, revision)
 	}
 	if err := c.check(); err != nil {
 		if closeErr := c.Close(); closeErr != nil {
@@ -55,6 +55,19 @@ func Open(ref string) (*Checkpoint, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// incomplete adds how the rest is fetched to an error about files that are not in a snapshot of the cache: a download may have stopped, or
+// have been of some files alone.
+func incomplete(err error, ref, revision string) error {
+	hub, ok := parseHubRef(ref)
+	var none *safetensors.OpenError
+	var index *safetensors.IndexError
+	gone := errors.As(err, &none) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &index) && index.Rule == safetensors.RuleShardMissing
+	if !ok || revision == "" || !gone {
+		return err
+	}
+	return &hintError{err, "the snapshot is not complete: `" + hub.download() + "` fetches what is missing"}
 }
 
 // Close unmaps the weights; views of them end with it.

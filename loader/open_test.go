@@ -237,8 +237,9 @@ func TestHubCache(t *testing.T) {
 		}
 	}
 	var hinted interface{ Hint() string }
-	if _, err := loader.Open("org/tiny.model-1@dev"); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "main") {
-		t.Errorf("got %v, want a hint that lists main", err)
+	if _, err := loader.Open("org/tiny.model-1@dev"); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "main") ||
+		!strings.Contains(hinted.Hint(), "`hf download org/tiny.model-1 --revision dev`") {
+		t.Errorf("got %v, want a hint that fetches dev and lists main", err)
 	}
 	// The order of the variables is huggingface_hub's.
 	t.Setenv("HF_HOME", filepath.Join(home, "huggingface"))
@@ -247,6 +248,46 @@ func TestHubCache(t *testing.T) {
 	t.Setenv("HF_HUB_CACHE", t.TempDir())
 	if _, err := loader.Open("org/tiny.model-1"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("HF_HUB_CACHE does not win: %v", err)
+	}
+}
+
+// A sharded checkpoint lies in the cache as links to blobs that have hashes for names.
+func TestHubCacheShards(t *testing.T) {
+	const commit = "89abcdef0123456789abcdef0123456789abcdef"
+	t.Setenv("HF_HUB_CACHE", t.TempDir())
+	repo := filepath.Join(os.Getenv("HF_HUB_CACHE"), "models--org--sharded")
+	snapshot := filepath.Join(repo, "snapshots", commit)
+	for _, d := range []string{snapshot, filepath.Join(repo, "blobs"), filepath.Join(repo, "refs")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(repo, "refs", "main"), []byte(commit), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const from = "testdata/parity/olmo2"
+	shards := []string{"model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors", "model-00003-of-00003.safetensors"}
+	for i, f := range append([]string{"config.json", "model.safetensors.index.json"}, shards...) {
+		blob := strings.Repeat(string('a'+rune(i)), 64)
+		if err := os.WriteFile(filepath.Join(repo, "blobs", blob), read(t, from, f), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(filepath.Join("..", "..", "blobs", blob), filepath.Join(snapshot, f)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := mustOpen(t, "org/sharded")
+	if c.Revision != commit || len(c.Weights.Files()) != 3 {
+		t.Errorf("got revision %q, %d files", c.Revision, len(c.Weights.Files()))
+	}
+	for _, gone := range []string{shards[1], "model.safetensors.index.json", "config.json"} { // as after a download that stopped
+		if err := os.Remove(filepath.Join(snapshot, gone)); err != nil {
+			t.Fatal(err)
+		}
+		var hinted interface{ Hint() string }
+		if _, err := loader.Open("org/sharded"); !errors.As(err, &hinted) || !strings.Contains(hinted.Hint(), "`hf download org/sharded` fetches what is missing") {
+			t.Errorf("without %s: got %v, want a hint that fetches it", gone, err)
+		}
 	}
 }
 

@@ -104,6 +104,16 @@ const Unrotated = -1
 // Group returns how many query heads share a key/value head.
 func (s *Spec) Group() int { return s.Heads / s.KVHeads }
 
+// Unrotated tells whether queries and keys of a layer do not turn (NoPE): its heads know no distance, and edits of planes change nothing there.
+func (s *Spec) Unrotated(layer int) bool { return s.Kinds[layer].Table == Unrotated }
+
+// Reaches tells whether a query of a layer sees a key so many positions before it. A head of a layer that does not reach a needle cannot
+// retrieve it, whatever it would like to.
+func (s *Spec) Reaches(layer, distance int) bool {
+	w := s.Kinds[layer].Window
+	return w == 0 || distance < w
+}
+
 // View is a set of rows of a stored tensor: Times blocks of Rows rows each, block i from row First + i*Stride. The zero values of all
 // four stand for the whole tensor. A tensor of one axis has rows of one element.
 type View struct {

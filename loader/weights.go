@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/headscope/headscope/loader/safetensors"
 )
@@ -80,6 +81,9 @@ func checkWeights(s *Spec, store *safetensors.Store) error {
 	if err != nil {
 		return err
 	}
+	if err := checkQuantised(store); err != nil {
+		return err
+	}
 	expected := map[string]bool{}
 	bytesOf := map[safetensors.DType]int64{}
 	for _, t := range claims {
@@ -97,10 +101,11 @@ func checkWeights(s *Spec, store *safetensors.Store) error {
 		expected[t.name] = true
 		bytesOf[info.DType] += info.End - info.Begin
 	}
+	others := otherParts[s.Architecture]
 	for _, name := range store.Names() {
 		switch {
-		case expected[name] || storedBuffer.MatchString(name):
-		case s.Tied && (name == headName || name == neoXHeadName):
+		case expected[name] || storedBuffer.MatchString(name) || others != nil && others.MatchString(name):
+		case s.Tied && (strings.HasSuffix(name, headName) || name == neoXHeadName):
 			if err := checkTiedHead(s, store, name); err != nil {
 				return err
 			}
