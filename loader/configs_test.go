@@ -83,6 +83,11 @@ func TestPublishedConfigs(t *testing.T) {
 		if got := fmt.Sprintf("group %d, window %d of %d, unrotated %d, planes %s", s.Group, windows, s.Layers, still, strings.Join(planes, " ")); got != want.facts {
 			t.Errorf("%s: got %s, want %s", name, got, want.facts)
 		}
+		for _, table := range s.Tables {
+			if (table.ShortWavelengths != nil) != (table.Type == "longrope") || table.ShortWavelengths != nil && table.ShortWavelengths[40] >= table.Wavelengths[40] {
+				t.Errorf("%s: got short wavelengths %v", name, table.ShortWavelengths)
+			}
+		}
 		size := map[string]int64{"float32": 4, "bfloat16": 2, "float16": 2}[in.DType]
 		if in.Weights != nil || len(in.Refused) != 0 || in.Memory.Weights != size*want.parameters ||
 			in.Memory.Cache != 2*size*4096*int64(s.Layers*s.KVHeads*s.HeadDim) || in.Memory.Streamed >= in.Memory.Weights {

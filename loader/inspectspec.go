@@ -67,6 +67,8 @@ type TableInspection struct {
 	Wavelengths []float64 `json:"wavelengths"` // of each plane, tokens a turn
 	Turning     int       `json:"turning"`     // planes that turn at least once over the longest sequence
 
+	ShortWavelengths []float64 `json:"short_wavelengths,omitempty"` // longrope: of passes up to VariesBeyond
+
 	Parameters map[string]float64 `json:"parameters"` // of the type, by config key
 }
 
@@ -132,12 +134,18 @@ func inspectTable(c rope.Config, s *Spec) (TableInspection, error) {
 	}
 	out := TableInspection{Type: c.Type, Theta: c.Theta, RotaryDim: t.RotaryDim, Scale: t.Scale, VariesBeyond: c.VariesBeyond(),
 		Frequencies: slices.Clone(t.InvFreq), Parameters: map[string]float64{}}
-	for _, w := range t.InvFreq {
-		wavelength := 2 * math.Pi / w
-		out.Wavelengths = append(out.Wavelengths, wavelength)
-		if wavelength <= float64(s.MaxPositions) {
+	for _, w := range wavelengths(t) {
+		out.Wavelengths = append(out.Wavelengths, w)
+		if w <= float64(s.MaxPositions) {
 			out.Turning++
 		}
+	}
+	if c.Type == "longrope" {
+		short, err := rope.New(c, s.HeadDim, c.OriginalMaxPositions)
+		if err != nil {
+			return TableInspection{}, err
+		}
+		out.ShortWavelengths = wavelengths(short)
 	}
 	for key, v := range map[string]float64{
 		"factor": c.Factor, "low_freq_factor": c.LowFreqFactor, "high_freq_factor": c.HighFreqFactor,
@@ -149,4 +157,13 @@ func inspectTable(c rope.Config, s *Spec) (TableInspection, error) {
 		}
 	}
 	return out, nil
+}
+
+// wavelengths returns the tokens that each plane takes for a turn.
+func wavelengths(t *rope.Table) []float64 {
+	out := make([]float64, t.Planes())
+	for i, w := range t.InvFreq {
+		out[i] = 2 * math.Pi / w
+	}
+	return out
 }
