@@ -20,24 +20,25 @@ var longrope = keys{"type": "longrope", "short_factor": []float64{1, 1, 1.1, 1.2
 // changes are, by family, configs that have to give other numbers than the family's usual one. They are read and computed, or the change
 // would not show.
 var changes = map[string]map[string]keys{
-	"LlamaForCausalLM":    {"dynamic": {"max_position_embeddings": 8, "rope_scaling": keys{"type": "dynamic", "factor": 2.0}}, "theta": {"rope_theta": 50.0}},
-	"MistralForCausalLM":  {"window": {"sliding_window": nil}, "narrower": {"sliding_window": 7}},
-	"Qwen2ForCausalLM":    {"window": {"use_sliding_window": true}, "theta": {"rope_theta": 50.0}},
-	"Qwen3ForCausalLM":    {"eps": {"rms_norm_eps": 0.1}, "bias": {"attention_bias": true}},
-	"OlmoForCausalLM":     {"clip": {"clip_qkv": nil}},
-	"Olmo2ForCausalLM":    {"eps": {"rms_norm_eps": 0.1}},
-	"Olmo3ForCausalLM":    {"yarn": {"rope_scaling": nil}, "layers": {"layer_types": []string{"full_attention", "full_attention"}}},
-	"GemmaForCausalLM":    {"activation": {"hidden_act": "silu"}, "untied": {"tie_word_embeddings": false}},
-	"Gemma2ForCausalLM":   {"scores": {"attn_logit_softcapping": 1.0}, "logits": {"final_logit_softcapping": 3.0}, "scale": {"query_pre_attn_scalar": 16}, "window": {"sliding_window": 7, "sliding_window_size": 7}},
-	"Gemma3ForCausalLM":   {"local": {"rope_local_base_freq": 50.0}, "global": {"rope_theta": 50.0}, "pattern": {"sliding_window_pattern": 3}},
-	"Phi3ForCausalLM":     {"longrope": {"rope_scaling": longrope, "original_max_position_embeddings": 64}, "long": {"rope_scaling": longrope, "original_max_position_embeddings": 8}},
-	"StableLmForCausalLM": {"parallel": {"use_parallel_residual": true}, "head norms": {"qk_layernorm": true}, "part": {"partial_rotary_factor": 0.5}, "bias": {"use_qkv_bias": false}},
-	"GPTNeoXForCausalLM":  {"sequential": {"use_parallel_residual": false}, "part": {"rotary_pct": 0.5}, "base": {"rotary_emb_base": 50.0}},
-	"SmolLM3ForCausalLM":  {"rotation": {"no_rope_layer_interval": 3}},
-	"GraniteForCausalLM":  {"scores": {"attention_multiplier": 0.25}, "embedding": {"embedding_multiplier": 1.0}, "residual": {"residual_multiplier": 1.0}, "logits": {"logits_scaling": 1.0}},
-	"CohereForCausalLM":   {"logits": {"logit_scale": 0.25}, "head norms": {"use_qk_norm": true}},
-	"GlmForCausalLM":      {"part": {"partial_rotary_factor": 1.0}},
-	"Glm4ForCausalLM":     {"part": {"partial_rotary_factor": 1.0}, "bias": {"attention_bias": false}},
+	"LlamaForCausalLM":               {"dynamic": {"max_position_embeddings": 8, "rope_scaling": keys{"type": "dynamic", "factor": 2.0}}, "theta": {"rope_theta": 50.0}},
+	"MistralForCausalLM":             {"window": {"sliding_window": nil}, "narrower": {"sliding_window": 7}},
+	"Qwen2ForCausalLM":               {"window": {"use_sliding_window": true}, "theta": {"rope_theta": 50.0}},
+	"Qwen3ForCausalLM":               {"eps": {"rms_norm_eps": 0.1}, "bias": {"attention_bias": true}},
+	"OlmoForCausalLM":                {"clip": {"clip_qkv": nil}},
+	"Olmo2ForCausalLM":               {"eps": {"rms_norm_eps": 0.1}},
+	"Olmo3ForCausalLM":               {"yarn": {"rope_scaling": nil}, "layers": {"layer_types": []string{"full_attention", "full_attention"}}},
+	"GemmaForCausalLM":               {"activation": {"hidden_act": "silu"}, "untied": {"tie_word_embeddings": false}},
+	"Gemma2ForCausalLM":              {"scores": {"attn_logit_softcapping": 1.0}, "logits": {"final_logit_softcapping": 3.0}, "scale": {"query_pre_attn_scalar": 16}, "window": {"sliding_window": 7, "sliding_window_size": 7}},
+	"Gemma3ForCausalLM":              {"local": {"rope_local_base_freq": 50.0}, "global": {"rope_theta": 50.0}, "pattern": {"sliding_window_pattern": 3}},
+	"Gemma3ForConditionalGeneration": {"local": {"rope_local_base_freq": 50.0}},
+	"Phi3ForCausalLM":                {"longrope": {"rope_scaling": longrope, "original_max_position_embeddings": 64}, "long": {"rope_scaling": longrope, "original_max_position_embeddings": 8}},
+	"StableLmForCausalLM":            {"parallel": {"use_parallel_residual": true}, "head norms": {"qk_layernorm": true}, "part": {"partial_rotary_factor": 0.5}, "bias": {"use_qkv_bias": false}},
+	"GPTNeoXForCausalLM":             {"sequential": {"use_parallel_residual": false}, "part": {"rotary_pct": 0.5}, "base": {"rotary_emb_base": 50.0}},
+	"SmolLM3ForCausalLM":             {"rotation": {"no_rope_layer_interval": 3}},
+	"GraniteForCausalLM":             {"scores": {"attention_multiplier": 0.25}, "embedding": {"embedding_multiplier": 1.0}, "residual": {"residual_multiplier": 1.0}, "logits": {"logits_scaling": 1.0}},
+	"CohereForCausalLM":              {"logits": {"logit_scale": 0.25}, "head norms": {"use_qk_norm": true}},
+	"GlmForCausalLM":                 {"part": {"partial_rotary_factor": 1.0}},
+	"Glm4ForCausalLM":                {"part": {"partial_rotary_factor": 1.0}, "bias": {"attention_bias": false}},
 }
 
 func family(name string, config keys) loadertest.Options {
@@ -258,7 +259,7 @@ func TestScoresDependOnDistance(t *testing.T) {
 // scoreAtDistance is the real part of q times the conjugate of k times e^(i w distance), summed over planes.
 func scoreAtDistance(s *loader.Spec, table *rope.Table, q, k []float64, distance int) float64 {
 	sum := 0.0
-	var members [][]int = make([][]int, len(table.InvFreq)+1)
+	members := make([][]int, len(table.InvFreq)+1)
 	for d := range q {
 		members[planeOf(s, d)] = append(members[planeOf(s, d)], d)
 	}

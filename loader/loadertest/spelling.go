@@ -49,11 +49,8 @@ var spellings = map[string]func(o Options) keys{
 			"query_pre_attn_scalar": o.HeadDim + 8, "sliding_window": 8, "sliding_window_size": 8, "cache_implementation": "hybrid",
 			"rope_theta": o.theta(10000), "tie_word_embeddings": nil}
 	},
-	"Gemma3ForCausalLM": func(o Options) keys {
-		return keys{"model_type": "gemma3_text", "head_dim": o.HeadDim, "hidden_act": nil, "hidden_activation": "gelu_pytorch_tanh",
-			"attention_bias": o.AttentionBias, "query_pre_attn_scalar": o.HeadDim + 8, "sliding_window": 8, "sliding_window_pattern": 2,
-			"rope_local_base_freq": 10000.0, "rope_theta": o.theta(1e6), "rope_scaling": nil, "tie_word_embeddings": nil}
-	},
+	"Gemma3ForCausalLM":              gemma3,
+	"Gemma3ForConditionalGeneration": gemma3,
 	"Phi3ForCausalLM": func(o Options) keys {
 		return keys{"model_type": "phi3", "original_max_position_embeddings": o.MaxPositions, "attention_bias": false, "rope_scaling": nil,
 			"rope_theta": o.theta(10000), "sliding_window": nil, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
@@ -87,6 +84,12 @@ var spellings = map[string]func(o Options) keys{
 	},
 }
 
+func gemma3(o Options) keys {
+	return keys{"model_type": "gemma3_text", "head_dim": o.HeadDim, "hidden_act": nil, "hidden_activation": "gelu_pytorch_tanh",
+		"attention_bias": o.AttentionBias, "query_pre_attn_scalar": o.HeadDim + 8, "sliding_window": 8, "sliding_window_pattern": 2,
+		"rope_local_base_freq": 10000.0, "rope_theta": o.theta(1e6), "rope_scaling": nil, "tie_word_embeddings": nil}
+}
+
 // config returns the keys of config.json.
 func (o Options) config() keys {
 	k := keys{
@@ -99,6 +102,10 @@ func (o Options) config() keys {
 	maps.Copy(k, spellings[o.Family](o))
 	maps.Copy(k, o.Config)
 	maps.DeleteFunc(k, func(_ string, v any) bool { return v == nil })
+	if o.Family == "Gemma3ForConditionalGeneration" { // the text model is one part of it
+		delete(k, "architectures")
+		return keys{"architectures": []string{o.Family}, "model_type": "gemma3", "text_config": k}
+	}
 	return k
 }
 
