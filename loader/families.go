@@ -9,27 +9,33 @@ import (
 	"strings"
 )
 
+// family is an architecture's entry.
+type family struct {
+	read   func(*config) Spec
+	models string // well-known checkpoints of it
+}
+
 // families maps the architecture of config.json to the reader of its family.
-var families = map[string]func(*config) Spec{
-	"CohereForCausalLM":              cohere,
-	"Gemma2ForCausalLM":              gemma2,
-	"Gemma3ForCausalLM":              gemma3,
-	"Gemma3ForConditionalGeneration": gemma3Vision,
-	"GemmaForCausalLM":               gemma,
-	"Glm4ForCausalLM":                glm4,
-	"GlmForCausalLM":                 glm,
-	"GPTNeoXForCausalLM":             gptNeoX,
-	"GraniteForCausalLM":             granite,
-	"LlamaForCausalLM":               llama,
-	"MistralForCausalLM":             mistral,
-	"Olmo2ForCausalLM":               olmo2,
-	"Olmo3ForCausalLM":               olmo3,
-	"OlmoForCausalLM":                olmo,
-	"Phi3ForCausalLM":                phi3,
-	"Qwen2ForCausalLM":               qwen2,
-	"Qwen3ForCausalLM":               qwen3,
-	"SmolLM3ForCausalLM":             smolLM3,
-	"StableLmForCausalLM":            stableLM,
+var families = map[string]family{
+	"CohereForCausalLM":              {cohere, "Command R, Aya 23"},
+	"GPTNeoXForCausalLM":             {gptNeoX, "Pythia, GPT-NeoX-20B"},
+	"Gemma2ForCausalLM":              {gemma2, "Gemma 2"},
+	"Gemma3ForCausalLM":              {gemma3, "Gemma 3 270M and 1B"},
+	"Gemma3ForConditionalGeneration": {gemma3Vision, "Gemma 3 4B, 12B and 27B, without images"},
+	"GemmaForCausalLM":               {gemma, "Gemma"},
+	"Glm4ForCausalLM":                {glm4, "GLM-4-0414"},
+	"GlmForCausalLM":                 {glm, "GLM-4-9B in transformers' layout, GLM-Edge"},
+	"GraniteForCausalLM":             {granite, "Granite 3, dense"},
+	"LlamaForCausalLM":               {llama, "Llama 2 and 3, SmolLM2, Falcon3, Yi, DeepSeek-LLM, TinyLlama"},
+	"MistralForCausalLM":             {mistral, "Mistral 7B, Nemo, Zephyr"},
+	"Olmo2ForCausalLM":               {olmo2, "OLMo 2"},
+	"Olmo3ForCausalLM":               {olmo3, "Olmo 3"},
+	"OlmoForCausalLM":                {olmo, "OLMo"},
+	"Phi3ForCausalLM":                {phi3, "Phi-3 and Phi-3.5 mini and medium, Phi-4, Phi-4-mini"},
+	"Qwen2ForCausalLM":               {qwen2, "Qwen2, Qwen2.5, DeepSeek-R1-Distill-Qwen"},
+	"Qwen3ForCausalLM":               {qwen3, "Qwen3, dense"},
+	"SmolLM3ForCausalLM":             {smolLM3, "SmolLM3"},
+	"StableLmForCausalLM":            {stableLM, "StableLM 2, StableLM 3B"},
 }
 
 // otherParts are the tensors of an architecture that the decoder does not use.
@@ -37,6 +43,9 @@ var otherParts = map[string]*regexp.Regexp{"Gemma3ForConditionalGeneration": gem
 
 // Architectures lists what Open can read, sorted.
 func Architectures() []string { return slices.Sorted(maps.Keys(families)) }
+
+// Models names well-known checkpoints of an architecture that Open can read, for people; empty for another.
+func Models(architecture string) string { return families[architecture].models }
 
 // ParseConfig reads the text of a config.json, and of a generation_config.json where there is one (nil otherwise). Spec.DType stays
 // empty: it is a property of the weights.
@@ -55,7 +64,7 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 		return Spec{}, err
 	}
 	c.ignore(harmlessKeys...)
-	s := families[arch](c)
+	s := families[arch].read(c)
 	s.Architecture = arch
 	s.EOS, s.BOS = c.tokenIDs("eos_token_id", s.Vocab, s.EOS), c.tokenIDs("bos_token_id", s.Vocab, s.BOS)
 	neutral(c, &s)
@@ -92,7 +101,7 @@ func architecture(c *config) (string, error) {
 	if c.err != nil {
 		return "", c.err
 	}
-	if families[list[0]] == nil {
+	if families[list[0]].read == nil {
 		return "", &UnsupportedError{File: c.file, Key: "architectures", Got: fmt.Sprintf("%q", list[0]),
 			Want: "one of " + strings.Join(Architectures(), ", "), hint: "base models without a language-model head and other families are not read"}
 	}

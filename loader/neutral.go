@@ -21,7 +21,7 @@ var harmlessKeys = []string{
 // family. They are looked at only where the family did not read them.
 var neutralValues = map[string]string{
 	"attention_bias": "false", "mlp_bias": "false", "use_qkv_bias": "false", "lm_head_bias": "false", "qk_layernorm": "false",
-	"use_qk_norm": "false", "use_parallel_residual": "false", "rope_interleaved": "false", "use_bidirectional_attention": "false",
+	"use_qk_norm": "false", "use_parallel_residual": "false", "rope_interleaved": "false", "use_bidirectional_attention": "false", "use_mrope": "false",
 	"is_encoder_decoder": "false", "add_cross_attention": "false", "tie_encoder_decoder": "false", "cross_attention_hidden_size": "null",
 	"is_decoder": "false", "chunk_size_feed_forward": "0", "pruned_heads": "{}", "full_attn_mod": "1", "interpolate_factor": "1",
 	"pretraining_tp": "1",

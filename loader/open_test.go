@@ -1,7 +1,6 @@
 package loader_test
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -317,45 +316,5 @@ func TestOpenTokenizer(t *testing.T) {
 	unigram := []byte(`{"version":"1.0","added_tokens":[],"normalizer":null,"pre_tokenizer":null,"post_processor":null,"decoder":null,"model":{"type":"Unigram","unk_id":0,"vocab":[["a",0.0]]}}`)
 	if _, err := loader.Open(place(folder(t, loadertest.Options{}, nil), unigram)); !isUnsupported(err) {
 		t.Errorf("a tokenizer of another kind: got %v, want unsupported", err)
-	}
-}
-
-func TestInspect(t *testing.T) {
-	c := mustOpen(t, "testdata/parity/llama_gqa_llama3rope")
-	got, err := c.Inspect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// 112 tokens x 48, twice; per layer q, o 96x48, k, v 32x48, three MLP matrices 80x48 and two norms; the final norm.
-	const parameters = 2*112*48 + 3*(2*96*48+2*32*48+3*80*48+2*48) + 48
-	if got.Parameters != parameters || got.Bytes != 4*parameters {
-		t.Errorf("got %d parameters in %d bytes, want %d in %d", got.Parameters, got.Bytes, parameters, 4*parameters)
-	}
-	if got.Tensors != 3*9+3 || got.Files != 2 || got.DType != "float32" || got.Tokenizer != nil || got.Family != "llama" {
-		t.Errorf("got %+v", got)
-	}
-	if r := got.Rope; r.Type != "llama3" || r.Planes != 8 || r.Fastest[0] != 1 || len(r.Slowest) != 4 || r.Slowest[0] >= r.Slowest[1] || r.Factor != 8 {
-		t.Errorf("got rope %+v", r)
-	}
-	if len(got.ConfigSHA256) != 64 || len(got.WeightsIndexSHA256) != 64 || got.ConfigSHA256 == got.WeightsIndexSHA256 {
-		t.Errorf("got hashes %q, %q", got.ConfigSHA256, got.WeightsIndexSHA256)
-	}
-	b, err := json.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{`"kv_heads":2`, `"parameters":`, `"theta":500000`, `"tokenizer":null`, `"eos":[2]`} {
-		if !strings.Contains(string(b), key) {
-			t.Errorf("JSON has no %s: %s", key, b)
-		}
-	}
-	tied := mustOpen(t, folder(t, loadertest.Options{Tied: true}, headIsEmbedding))
-	a, err := tied.Inspect()
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain, err := mustOpen(t, folder(t, loadertest.Options{Tied: true}, nil)).Inspect()
-	if err != nil || a.Parameters != plain.Parameters || a.Tensors != plain.Tensors+1 {
-		t.Errorf("a stored copy of a tied head counts: got %d and %d parameters (%v)", a.Parameters, plain.Parameters, err)
 	}
 }

@@ -74,28 +74,28 @@ func (c *claim) tile() error {
 	return nil
 }
 
-// checkWeights holds the store against the spec both ways and fills in the dtype: every tensor of the spec is there with its shape and
-// a float dtype, and nothing is left over beside buffers and a stored copy of a tied head.
-func checkWeights(s *Spec, store *safetensors.Store) error {
+// checkWeights holds the store's headers against the spec both ways and fills in the dtype: every tensor of the spec is there with its shape
+// and a float dtype, and nothing is left over beside buffers and stored copies of a tied head, whose names it returns.
+func checkWeights(s *Spec, store *safetensors.Store) (copies []string, err error) {
 	claims, err := s.claims()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := checkQuantised(store); err != nil {
-		return err
+		return nil, err
 	}
 	expected := map[string]bool{}
 	bytesOf := map[safetensors.DType]int64{}
 	for _, t := range claims {
 		info, ok := store.Info(t.name)
 		if !ok {
-			return fmt.Errorf("%s: %s: got no such tensor, want one of shape %v", weightsFile, t.name, t.shape)
+			return nil, fmt.Errorf("%s: %s: got no such tensor, want one of shape %v", weightsFile, t.name, t.shape)
 		}
 		if !slices.Equal(info.Shape, t.shape) {
-			return fmt.Errorf("%s: %s: got shape %v, want %v as %s says", filepath.Base(store.Path(t.name)), t.name, info.Shape, t.shape, configFile)
+			return nil, fmt.Errorf("%s: %s: got shape %v, want %v as %s says", filepath.Base(store.Path(t.name)), t.name, info.Shape, t.shape, configFile)
 		}
 		if dtypeName(info.DType) == "" {
-			return &UnsupportedError{File: filepath.Base(store.Path(t.name)), Key: t.name, Got: "dtype " + string(info.DType), Want: "F32, BF16 or F16",
+			return nil, &UnsupportedError{File: filepath.Base(store.Path(t.name)), Key: t.name, Got: "dtype " + string(info.DType), Want: "F32, BF16 or F16",
 				hint: "use the checkpoint before quantisation"}
 		}
 		expected[t.name] = true
@@ -106,17 +106,15 @@ func checkWeights(s *Spec, store *safetensors.Store) error {
 		switch {
 		case expected[name] || storedBuffer.MatchString(name) || others != nil && others.MatchString(name):
 		case s.Tied && (strings.HasSuffix(name, headName) || name == neoXHeadName):
-			if err := checkTiedHead(s, store, name); err != nil {
-				return err
-			}
+			copies = append(copies, name)
 		default:
-			return &UnsupportedError{File: filepath.Base(store.Path(name)), Key: name, Got: "a tensor that " + configFile + " does not account for",
+			return nil, &UnsupportedError{File: filepath.Base(store.Path(name)), Key: name, Got: "a tensor that " + configFile + " does not account for",
 				Want: fmt.Sprintf("the tensors of %d %s layers", s.Layers, s.Architecture),
 				hint: "biases, norms and layers beyond the config change the numbers; check attention_bias, mlp_bias and num_hidden_layers"}
 		}
 	}
 	s.DType = dominant(bytesOf)
-	return nil
+	return copies, nil
 }
 
 // checkTiedHead takes a stored output matrix of a tied model only where it is the embedding again, bit for bit. Where it is not, the
