@@ -24,12 +24,11 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	edits := in.edits(c)
 	w := in.weights(c)
 
-	b, r := x.Shape().Dim(0), x.Shape().Dim(1)
-	h := rmsNorm(x, w.inputNorm, c.eps)
-	q := edits.queryGain(c, Reshape(c.linear(h, w.q, w.qb), b, r, c.heads, c.headDim), pos)
+	b := x.Shape().Dim(0)
+	h := c.attnInput(x, w)
+	q, k, v := c.project(h, w, edits, pos)
 	q = c.rotate(q, ExpandAxes(atPositions(cos, pos), 2), ExpandAxes(atPositions(sin, pos), 2))
-	tk = putRows(tk, c.keyLayout(c.linear(h, w.k, w.kb)), slot)
-	tv = putRows(tv, c.keyLayout(c.linear(h, w.v, w.vb)), slot)
+	tk, tv = putRows(tk, k, slot), putRows(tv, v, slot)
 
 	bp, tp := pk.Shape().Dim(0), pk.Shape().Dim(2)
 	filled := MaxScalar(tailPos, 0)
@@ -57,7 +56,7 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 		z = c.weigh(pp, pv)
 	}
 	z = edits.headGain(c.ungroupHeads(Add(z, c.weigh(pt, tv))), pos)
-	return []*Node{c.mlp(c.output(x, z, w), w), tk, tv}
+	return []*Node{c.layerOutput(x, h, z, w), tk, tv}
 }
 
 // softmaxOf2 is the softmax over the last axes of a and b together, without a copy of both in one.
