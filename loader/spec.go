@@ -1,6 +1,10 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
+import (
+	"math"
+
+	"github.com/headscope/headscope/loader/rope"
+)
 
 // Activation is the nonlinearity of the MLP.
 type Activation string
@@ -112,6 +116,17 @@ func (s *Spec) Unrotated(layer int) bool { return s.Kinds[layer].Table == Unrota
 func (s *Spec) Reaches(layer, distance int) bool {
 	w := s.Kinds[layer].Window
 	return w == 0 || distance < w
+}
+
+// Longest is the longest sequence that the checkpoint takes, in tokens: MaxPositions, or any where a dynamic table stretches with the
+// sequence.
+func (s *Spec) Longest() int {
+	for _, t := range s.Tables {
+		if t.Type == "dynamic" {
+			return math.MaxInt32
+		}
+	}
+	return s.MaxPositions
 }
 
 // View is a set of rows of a stored tensor: Times blocks of Rows rows each, block i from row First + i*Stride. The zero values of all

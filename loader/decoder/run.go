@@ -22,6 +22,9 @@ type job struct {
 	scoreOnly    bool
 }
 
+// Emit takes the reply to one prompt under one condition, by their places in the lists.
+type Emit func(prompt, cond int, r *Reply) error
+
 // Ask puts every prompt to the model under every condition and then calls emit with each reply, prompt by prompt.
 //
 // What conditions of a prompt have in common is computed once: layers below the first edited one (the shared trunk), and, for
@@ -31,15 +34,23 @@ type job struct {
 // sizes, from the first layer that any of them edits or in which sets of them part; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come
 // from programs of eight rows instead of one; and a batch mate's draft moves the slots that later tokens take. The same question
 // gives the same bits again.
-func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit func(prompt, cond int, r *Reply) error) error {
+func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit Emit) error {
 	o.fill()
+	if m.crossesSwitch(prompts, &o) {
+		return m.askAcross(ctx, prompts, conds, o, emit)
+	}
+	return m.ask(ctx, prompts, conds, o, emit)
+}
+
+// ask is Ask where no answer outgrows the rotary table of its prompt.
+func (m *Model) ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit Emit) error {
 	jobs := make([][]*job, len(prompts))
 	for i, p := range prompts {
 		if err := m.check(i, p, &o); err != nil {
 			return err
 		}
 		for j, c := range conds {
-			rc, err := m.geo.resolve(c.Edits, len(p.IDs), p.Question)
+			rc, err := m.geo.resolve(c.Edits, p.scopeLength(), p.Question)
 			if err != nil {
 				return fmt.Errorf("prompt %d: %w", i, err)
 			}
@@ -86,7 +97,7 @@ func finished(js []*job) bool {
 
 // handOn emits the replies to one prompt. Jobs that are the same computation as another get its reply, and a probe that was carried
 // but not asked for is left out.
-func handOn(js []*job, conds []Condition, emit func(prompt, cond int, r *Reply) error) error {
+func handOn(js []*job, conds []Condition, emit Emit) error {
 	for _, j := range js {
 		r := *j.reply
 		if j.alias != nil {
