@@ -252,7 +252,6 @@ func TestRefusedConfigs(t *testing.T) {
 		"two rope blocks":      {object{"rope_scaling": llama3, "rope_parameters": llama3}, false, "rope_parameters: got it beside rope_scaling"},
 		"scaling without type": {object{"rope_scaling": object{"factor": 8}}, false, "rope_scaling.rope_type: got nothing"},
 		"low above high":       {object{"rope_scaling": with(llama3, "low_freq_factor", 8)}, false, "high_freq_factor"},
-		"no original length":   {object{"rope_scaling": with(llama3, "original_max_position_embeddings", nil)}, false, "original_max_position_embeddings"},
 		"eos outside":          {object{"eos_token_id": 100}, false, "eos_token_id: got 100"},
 		"eos text":             {object{"eos_token_id": "</s>"}, false, "eos_token_id"},
 	} {

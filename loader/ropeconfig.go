@@ -167,7 +167,7 @@ func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions, ori
 		number("factor", &out.Factor)
 		number("low_freq_factor", &out.LowFreqFactor)
 		number("high_freq_factor", &out.HighFreqFactor)
-		out.OriginalMaxPositions = originalLength(c, from, original, required)
+		out.OriginalMaxPositions = originalLength(c, from, original, maxPositions)
 	case "yarn":
 		if out.Factor = b.float("factor", 0); out.Factor == 0 && !b.present("factor") {
 			number("factor", &out.Factor)
