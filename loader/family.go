@@ -104,10 +104,10 @@ func activation(c *config, key, def string) Activation {
 		return SiLU
 	case "gelu":
 		return GELU
-	case "gelu_pytorch_tanh", "gelu_new":
+	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast":
 		return GELUTanh
 	}
-	c.refuse(key, `"silu", "gelu", "gelu_pytorch_tanh" or "gelu_new"`, "")
+	c.refuse(key, `"silu", "gelu", "gelu_pytorch_tanh", "gelu_new" or "gelu_fast"`, "")
 	return ""
 }
 

@@ -176,6 +176,7 @@ func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions, ori
 		out.BetaFast, out.BetaSlow = b.float("beta_fast", 0), b.float("beta_slow", 0)
 		out.MScale, out.MScaleAllDim = b.nonNegative("mscale", 0), b.nonNegative("mscale_all_dim", 0)
 		out.AttentionFactor = b.float("attention_factor", 0)
+		b.ignore("finetuned") // says how the checkpoint came about
 		if out.Untruncated = !b.boolean("truncate", true); out.Untruncated && from.nested {
 			b.refuse("truncate", "true", "transformers looks for this key outside of the layer types and does not see it here: write rope_parameters flat")
 		}
