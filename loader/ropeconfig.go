@@ -167,7 +167,7 @@ func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions, ori
 		number("factor", &out.Factor)
 		number("low_freq_factor", &out.LowFreqFactor)
 		number("high_freq_factor", &out.HighFreqFactor)
-		out.OriginalMaxPositions = originalLength(c, from, original, required)
+		out.OriginalMaxPositions = originalLength(c, from, original, maxPositions)
 	case "yarn":
 		if out.Factor = b.float("factor", 0); out.Factor == 0 && !b.present("factor") {
 			number("factor", &out.Factor)
@@ -176,6 +176,7 @@ func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions, ori
 		out.BetaFast, out.BetaSlow = b.float("beta_fast", 0), b.float("beta_slow", 0)
 		out.MScale, out.MScaleAllDim = b.nonNegative("mscale", 0), b.nonNegative("mscale_all_dim", 0)
 		out.AttentionFactor = b.float("attention_factor", 0)
+		b.ignore("finetuned") // says how the checkpoint came about
 		if out.Untruncated = !b.boolean("truncate", true); out.Untruncated && from.nested {
 			b.refuse("truncate", "true", "transformers looks for this key outside of the layer types and does not see it here: write rope_parameters flat")
 		}
