@@ -57,10 +57,12 @@ var changes = map[string]map[string]keys{
 		"bias": {"use_qkv_bias": false},
 	},
 	"GPTNeoXForCausalLM": {
-		"sequential": {"use_parallel_residual": false}, "part": {"rotary_pct": 0.5}, "base": {"rotary_emb_base": 50.0}, "bias": {"attention_bias": false},
+		"sequential": {"use_parallel_residual": false}, "part": {"rotary_pct": 0.5}, "base": {"rotary_emb_base": 50.0},
+		"bias": {"attention_bias": false},
 	},
 	"SmolLM3ForCausalLM": {
-		"rotation": {"no_rope_layer_interval": 3}, "window": {"use_sliding_window": true, "sliding_window": 8}, "bias": {"attention_bias": true, "mlp_bias": true},
+		"rotation": {"no_rope_layer_interval": 3}, "window": {"use_sliding_window": true, "sliding_window": 8},
+		"bias": {"attention_bias": true, "mlp_bias": true},
 	},
 	"GraniteForCausalLM": {
 		"scores": {"attention_multiplier": 0.25}, "embedding": {"embedding_multiplier": 1.5}, "residual": {"residual_multiplier": 0.9},
