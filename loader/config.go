@@ -57,6 +57,9 @@ func (c *config) refuseValue(key, got, want, hint string) {
 	c.fail(&UnsupportedError{File: c.file, Key: c.prefix + key, Got: got, Want: want, hint: hint})
 }
 
+// null tells whether key is there and null.
+func (c *config) null(key string) bool { return c.present(key) && !c.has(key) }
+
 // present tells whether key is there, be it null.
 func (c *config) present(key string) bool {
 	_, ok := c.keys[key]
@@ -104,7 +107,7 @@ func (c *config) integer(key string, def int) int {
 // nullableInteger reads as integer does, but takes null for 0, which stands for "none": of such a key transformers' classes have a default
 // that null does not bring back.
 func (c *config) nullableInteger(key string, def int) int {
-	if c.present(key) && !c.has(key) {
+	if c.null(key) {
 		c.read[key] = true
 		return 0
 	}
@@ -113,7 +116,7 @@ func (c *config) nullableInteger(key string, def int) int {
 
 // nullableFloat is nullableInteger for a finite number above 0.
 func (c *config) nullableFloat(key string, def float64) float64 {
-	if c.present(key) && !c.has(key) {
+	if c.null(key) {
 		c.read[key] = true
 		return 0
 	}

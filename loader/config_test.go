@@ -200,6 +200,10 @@ func TestHarmlessConfigs(t *testing.T) {
 		"layer types":             {"layer_types": []string{"full_attention", "full_attention"}},
 		"partial, default ladder": {"partial_rotary_factor": 0.5},
 		"pretraining_tp":          {"pretraining_tp": 1},
+		"swiglu said twice":       {"activation": "swiglu"},
+		"switches left off":       {"qk_layernorm": false, "use_parallel_residual": false, "use_qkv_bias": false, "full_attn_mod": 1, "use_mrope": false, "is_decoder": false},
+		"a dump of everything":    {"num_beam_groups": 1, "chunk_size_feed_forward": 0, "pruned_heads": object{}, "output_scores": false, "use_bfloat16": false, "model_max_length": 9},
+		"provenance of a table":   {"rope_scaling": object{"type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "finetuned": true}},
 		"whole float":             {"vocab_size": 100.0},
 	} {
 		s, err := loader.ParseConfig(base(change), nil)
@@ -231,6 +235,8 @@ func TestRefusedConfigs(t *testing.T) {
 		"interleaved":          {object{"rope_interleaved": true}, true, "rope_interleaved"},
 		"partial and llama3":   {object{"partial_rotary_factor": 0.5, "rope_scaling": llama3}, true, "partial_rotary_factor: got 0.5"},
 		"partial in block":     {object{"rope_scaling": with(llama3, "partial_rotary_factor", 0.5)}, true, "rope_scaling.partial_rotary_factor"},
+		"switch on":            {object{"qk_layernorm": true}, true, "qk_layernorm: got true"},
+		"another activation":   {object{"activation": "geglu"}, true, `activation: got "geglu"`},
 		"architecture":         {object{"architectures": []string{"GPT2LMHeadModel"}}, true, `architectures: got "GPT2LMHeadModel", which is not supported, want one of CohereForCausalLM, GPTNeoX`},
 		"two architectures":    {object{"architectures": []string{"LlamaForCausalLM", "X"}}, false, "architectures"},
 		"no architectures":     {object{"architectures": nil}, false, "architectures: got nothing"},
@@ -252,7 +258,6 @@ func TestRefusedConfigs(t *testing.T) {
 		"two rope blocks":      {object{"rope_scaling": llama3, "rope_parameters": llama3}, false, "rope_parameters: got it beside rope_scaling"},
 		"scaling without type": {object{"rope_scaling": object{"factor": 8}}, false, "rope_scaling.rope_type: got nothing"},
 		"low above high":       {object{"rope_scaling": with(llama3, "low_freq_factor", 8)}, false, "high_freq_factor"},
-		"no original length":   {object{"rope_scaling": with(llama3, "original_max_position_embeddings", nil)}, false, "original_max_position_embeddings"},
 		"eos outside":          {object{"eos_token_id": 100}, false, "eos_token_id: got 100"},
 		"eos text":             {object{"eos_token_id": "</s>"}, false, "eos_token_id"},
 	} {

@@ -14,6 +14,7 @@ type class struct {
 
 	maxPositions int
 	kvHeads      int  // 0 = as many as query heads
+	kvNullable   bool // a null stands for as many as query heads, where an absent key stands for kvHeads
 	headDim      int  // 0 = hidden/heads
 	noHeadDim    bool // the class takes no head_dim but hidden/heads
 
@@ -59,11 +60,12 @@ func (d class) read(c *config) Spec {
 	if d.epsKey != "" {
 		s.NormEps = c.float(d.epsKey, d.eps)
 	}
-	def := or(d.kvHeads, s.Heads)
-	if c.present("num_key_value_heads") { // as null
-		def = s.Heads
+	s.KVHeads = c.integer("num_key_value_heads", or(d.kvHeads, s.Heads))
+	if c.null("num_key_value_heads") {
+		if s.KVHeads = s.Heads; d.kvHeads != 0 && !d.kvNullable {
+			c.want("num_key_value_heads", "null", fmt.Sprintf("a number, or no such key, which stands for %d", d.kvHeads))
+		}
 	}
-	s.KVHeads = c.integer("num_key_value_heads", def)
 	s.HeadDim = headDim(c, d, &s)
 	s.ScoreScale = 1 / math.Sqrt(float64(s.HeadDim))
 	s.Kinds = make([]LayerKind, max(s.Layers, 0))
@@ -76,6 +78,9 @@ func headDim(c *config, d class, s *Spec) int {
 	n := c.integer("head_dim", d.headDim)
 	if c.err != nil {
 		return 2
+	}
+	if d.headDim != 0 && c.null("head_dim") {
+		c.want("head_dim", "null", fmt.Sprintf("a number, or no such key, which stands for %d", d.headDim))
 	}
 	if n == 0 && s.Hidden%s.Heads != 0 {
 		c.want("hidden_size", fmt.Sprint(s.Hidden), fmt.Sprintf("a multiple of the %d heads, or a head_dim", s.Heads))
@@ -99,10 +104,10 @@ func activation(c *config, key, def string) Activation {
 		return SiLU
 	case "gelu":
 		return GELU
-	case "gelu_pytorch_tanh", "gelu_new":
+	case "gelu_pytorch_tanh", "gelu_new", "gelu_fast":
 		return GELUTanh
 	}
-	c.refuse(key, `"silu", "gelu", "gelu_pytorch_tanh" or "gelu_new"`, "")
+	c.refuse(key, `"silu", "gelu", "gelu_pytorch_tanh", "gelu_new" or "gelu_fast"`, "")
 	return ""
 }
 

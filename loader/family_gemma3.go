@@ -46,7 +46,7 @@ func gemma3Text(c *config, prefix string) Spec {
 	}
 	sliding := layerTypes(c, &s, func(l int) bool { return (l+1)%pattern != 0 })
 	slide(c, &s, sliding, c.nullableInteger("sliding_window", 4096))
-	ropeByLayer(c, &s, sliding, ropeDefaults{theta: 1e6}, ropeDefaults{theta: 10000}, "rope_local_base_freq")
+	ropeByLayer(c, &s, sliding, layerRope{full: ropeDefaults{theta: 1e6}, local: ropeDefaults{theta: 10000}, localKey: "rope_local_base_freq"})
 	s.Params = o.params(s)
 	return s
 }

@@ -7,6 +7,6 @@ func olmo3(c *config) Spec {
 	sliding := layerTypes(c, &s, func(l int) bool { return (l+1)%4 != 0 })
 	slide(c, &s, sliding, c.nullableInteger("sliding_window", 4096))
 	plain := ropeDefaults{theta: 500000}
-	ropeByLayer(c, &s, sliding, plain, plain, "")
+	ropeByLayer(c, &s, sliding, layerRope{full: plain, local: plain})
 	return s
 }

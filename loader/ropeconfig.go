@@ -46,13 +46,19 @@ func ropeThetaKey(d ropeDefaults) string {
 	return "rope_theta"
 }
 
-// ropeByLayer reads the tables of a class that has one for full layers and one for sliding layers, and gives each layer its own. In
-// their older spelling rope_theta and rope_scaling are those of the full layers, and localKey, if any, is the base of the others.
-func ropeByLayer(c *config, s *Spec, sliding []bool, full, local ropeDefaults, localKey string) {
+// layerRope is what a class with a table for full and one for sliding layers takes for absent keys.
+type layerRope struct {
+	full, local ropeDefaults
+	localKey    string // root key with the base of the sliding layers, if the class has one
+}
+
+// ropeByLayer reads the tables of such a class and gives each layer its own. In their older spelling rope_theta and rope_scaling are those
+// of the full layers alone.
+func ropeByLayer(c *config, s *Spec, sliding []bool, d layerRope) {
 	block, scaling := ropeBlock(c)
 	fullFrom, localFrom := ropeSource{rootTheta: c.float("rope_theta", 0), nested: true}, ropeSource{nested: true}
-	if localKey != "" {
-		localFrom.rootTheta = c.float(localKey, 0)
+	if d.localKey != "" {
+		localFrom.rootTheta = c.float(d.localKey, 0)
 	}
 	switch {
 	case block == nil:
@@ -64,7 +70,7 @@ func ropeByLayer(c *config, s *Spec, sliding []bool, full, local ropeDefaults, l
 		fullFrom.block, localFrom.block = block.object(fullAttention), block.object(slidingAttention)
 		c.failIf(block.finish())
 	}
-	tables := []rope.Config{ropeTable(c, s, fullFrom, full), ropeTable(c, s, localFrom, local)}
+	tables := []rope.Config{ropeTable(c, s, fullFrom, d.full), ropeTable(c, s, localFrom, d.local)}
 	for l := range s.Kinds {
 		t := tables[0]
 		if sliding[l] {
@@ -161,7 +167,7 @@ func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions, ori
 		number("factor", &out.Factor)
 		number("low_freq_factor", &out.LowFreqFactor)
 		number("high_freq_factor", &out.HighFreqFactor)
-		out.OriginalMaxPositions = originalLength(c, from, original, required)
+		out.OriginalMaxPositions = originalLength(c, from, original, maxPositions)
 	case "yarn":
 		if out.Factor = b.float("factor", 0); out.Factor == 0 && !b.present("factor") {
 			number("factor", &out.Factor)
@@ -170,6 +176,7 @@ func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions, ori
 		out.BetaFast, out.BetaSlow = b.float("beta_fast", 0), b.float("beta_slow", 0)
 		out.MScale, out.MScaleAllDim = b.nonNegative("mscale", 0), b.nonNegative("mscale_all_dim", 0)
 		out.AttentionFactor = b.float("attention_factor", 0)
+		b.ignore("finetuned") // says how the checkpoint came about
 		if out.Untruncated = !b.boolean("truncate", true); out.Untruncated && from.nested {
 			b.refuse("truncate", "true", "transformers looks for this key outside of the layer types and does not see it here: write rope_parameters flat")
 		}

@@ -41,14 +41,11 @@ func (o Options) withDefaults() Options {
 	if o.Family == "" {
 		o.Family = "LlamaForCausalLM"
 	}
-	if o.HeadDim == 0 && o.Hidden != 0 && !o.saysHeadDim() && o.Heads != 0 {
-		o.HeadDim = o.Hidden / o.Heads
-	}
 	for _, d := range []struct {
 		to  *int
 		def int
 	}{
-		{&o.Layers, 2}, {&o.Heads, 4}, {&o.HeadDim, 16}, {&o.Intermediate, 48}, {&o.Vocab, 64}, {&o.MaxPositions, 512},
+		{&o.Layers, 2}, {&o.Heads, 4}, {&o.Intermediate, 48}, {&o.Vocab, 64}, {&o.MaxPositions, 512},
 	} {
 		if *d.to == 0 {
 			*d.to = d.def
@@ -57,10 +54,19 @@ func (o Options) withDefaults() Options {
 	if o.KVHeads == 0 {
 		o.KVHeads = o.Heads
 	}
-	if o.Hidden == 0 && o.saysHeadDim() {
-		o.Hidden = 32
+	free := o.saysHeadDim() // from hidden/heads
+	switch {
+	case o.HeadDim != 0:
+	case o.Hidden != 0 && !free:
+		o.HeadDim = o.Hidden / o.Heads
+	default:
+		o.HeadDim = 16
 	}
-	if o.Hidden == 0 {
+	switch {
+	case o.Hidden != 0:
+	case free:
+		o.Hidden = 32
+	default:
 		o.Hidden = o.Heads * o.HeadDim
 	}
 	return o

@@ -21,15 +21,16 @@ var spellings = map[string]func(o Options) keys{
 		return keys{"model_type": "mistral", "head_dim": o.HeadDim, "sliding_window": 8, "rope_theta": o.theta(10000)}
 	},
 	"Qwen2ForCausalLM": func(o Options) keys {
-		return keys{"model_type": "qwen2", "use_sliding_window": false, "sliding_window": 8, "max_window_layers": 1, "rope_theta": o.theta(1e6)}
+		return keys{"model_type": "qwen2", "use_sliding_window": false, "sliding_window": 8, "max_window_layers": 1,
+			"rope_theta": o.theta(1e6)}
 	},
 	"Qwen3ForCausalLM": func(o Options) keys {
 		return keys{"model_type": "qwen3", "head_dim": o.HeadDim, "attention_bias": o.AttentionBias, "use_sliding_window": false,
 			"sliding_window": nil, "max_window_layers": 1, "rope_scaling": nil, "rope_theta": o.theta(1e6)}
 	},
 	"OlmoForCausalLM": func(o Options) keys {
-		return keys{"model_type": "olmo", "attention_bias": o.AttentionBias, "clip_qkv": 2.0, "rope_scaling": nil, "rope_theta": o.theta(10000),
-			"rms_norm_eps": nil}
+		return keys{"model_type": "olmo", "attention_bias": o.AttentionBias, "clip_qkv": 1.5, "rope_scaling": nil,
+			"rope_theta": o.theta(10000), "rms_norm_eps": nil}
 	},
 	"Olmo2ForCausalLM": func(o Options) keys {
 		return keys{"model_type": "olmo2", "attention_bias": o.AttentionBias, "rope_scaling": nil, "rope_theta": o.theta(500000)}
@@ -45,14 +46,14 @@ var spellings = map[string]func(o Options) keys{
 	},
 	"Gemma2ForCausalLM": func(o Options) keys {
 		return keys{"model_type": "gemma2", "head_dim": o.HeadDim, "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh",
-			"attention_bias": o.AttentionBias, "attn_logit_softcapping": 4.0, "final_logit_softcapping": 5.0,
+			"attention_bias": o.AttentionBias, "attn_logit_softcapping": 4.5, "final_logit_softcapping": 5.5,
 			"query_pre_attn_scalar": o.HeadDim + 8, "sliding_window": 8, "sliding_window_size": 8, "cache_implementation": "hybrid",
 			"rope_theta": o.theta(10000), "tie_word_embeddings": nil}
 	},
 	"Gemma3ForCausalLM":              gemma3,
 	"Gemma3ForConditionalGeneration": gemma3,
 	"Phi3ForCausalLM": func(o Options) keys {
-		return keys{"model_type": "phi3", "original_max_position_embeddings": o.MaxPositions, "attention_bias": false, "rope_scaling": nil,
+		return keys{"model_type": "phi3", "pad_token_id": 0, "original_max_position_embeddings": o.MaxPositions, "attention_bias": false, "rope_scaling": nil,
 			"rope_theta": o.theta(10000), "sliding_window": nil, "resid_pdrop": 0.0, "embd_pdrop": 0.0}
 	},
 	"StableLmForCausalLM": func(o Options) keys {
@@ -64,23 +65,25 @@ var spellings = map[string]func(o Options) keys{
 			"rotary_emb_base": o.theta(10000), "rotary_pct": 0.25, "use_parallel_residual": true}
 	},
 	"SmolLM3ForCausalLM": func(o Options) keys {
-		return keys{"model_type": "smollm3", "attention_bias": o.AttentionBias, "mlp_bias": o.MLPBias, "no_rope_layer_interval": 2,
+		return keys{"model_type": "smollm3", "pad_token_id": 0, "attention_bias": o.AttentionBias, "mlp_bias": o.MLPBias, "no_rope_layer_interval": 2,
 			"use_sliding_window": false, "sliding_window": nil, "max_window_layers": 28, "rope_scaling": nil, "rope_theta": o.theta(2e6),
 			"tie_word_embeddings": nil}
 	},
 	"GraniteForCausalLM": func(o Options) keys {
 		return keys{"model_type": "granite", "attention_bias": o.AttentionBias, "mlp_bias": o.MLPBias, "attention_multiplier": 0.3,
-			"embedding_multiplier": 6.0, "residual_multiplier": 0.6, "logits_scaling": 1.6, "rope_scaling": nil, "rope_theta": o.theta(10000)}
+			"embedding_multiplier": 6.5, "residual_multiplier": 0.6, "logits_scaling": 1.6, "rope_scaling": nil, "rope_theta": o.theta(10000)}
 	},
 	"CohereForCausalLM": func(o Options) keys {
 		return keys{"model_type": "cohere", "rms_norm_eps": nil, "layer_norm_eps": 1e-5, "attention_bias": o.AttentionBias,
 			"logit_scale": 0.5, "use_qk_norm": false, "rope_theta": o.theta(8e6), "tie_word_embeddings": nil}
 	},
 	"GlmForCausalLM": func(o Options) keys {
-		return keys{"model_type": "glm", "head_dim": o.HeadDim, "attention_bias": true, "partial_rotary_factor": 0.5, "rope_theta": o.theta(10000)}
+		return keys{"model_type": "glm", "pad_token_id": 0, "head_dim": o.HeadDim, "attention_bias": true,
+			"partial_rotary_factor": 0.5, "rope_theta": o.theta(10000)}
 	},
 	"Glm4ForCausalLM": func(o Options) keys {
-		return keys{"model_type": "glm4", "head_dim": o.HeadDim, "attention_bias": true, "partial_rotary_factor": 0.5, "rope_theta": o.theta(10000)}
+		return keys{"model_type": "glm4", "pad_token_id": 0, "head_dim": o.HeadDim, "attention_bias": true,
+			"partial_rotary_factor": 0.5, "rope_theta": o.theta(10000)}
 	},
 }
 

@@ -118,7 +118,7 @@ func TestTransformersTables(t *testing.T) {
 			continue
 		}
 		for i, w := range tab.InvFreq {
-			if d := relDiff(w, c.F64[i]); d > 1e-12 {
+			if d := relDiff(w, c.F64[i]); d > 1e-13 {
 				t.Errorf("%s: plane %d: got %v, want %v (float64, off by %.2g)", c.ID, i, w, c.F64[i], d)
 			}
 			if d := relDiff(w, c.F32[i]); d > 1e-6 {
@@ -268,20 +268,34 @@ func TestNewRefuses(t *testing.T) {
 		headDim int
 		names   string
 	}{
-		"negative theta": {rope.Config{Type: "default", Theta: -10000}, 64, "rope_theta"},
-		"zero theta":     {rope.Config{Type: "default"}, 64, "rope_theta"},
-		"nan theta":      {rope.Config{Type: "default", Theta: math.NaN()}, 64, "rope_theta"},
-		"odd head":       {rope.Config{Type: "default", Theta: 1e4}, 63, "even"},
-		"odd rotary":     {rope.Config{Type: "default", Theta: 1e4, RotaryDim: 5}, 16, "even"},
-		"rotary > head":  {rope.Config{Type: "default", Theta: 1e4, RotaryDim: 32}, 16, "rotary"},
-		"no head":        {rope.Config{Type: "default", Theta: 1e4}, 0, "rotary"},
-		"no factor":      {edit(func(c *rope.Config) { c.Factor = 0 }), 64, "llama3: factor"},
-		"no low":         {edit(func(c *rope.Config) { c.LowFreqFactor = 0 }), 64, "low_freq_factor"},
-		"no high":        {edit(func(c *rope.Config) { c.HighFreqFactor = 0 }), 64, "high_freq_factor"},
-		"no original":    {edit(func(c *rope.Config) { c.OriginalMaxPositions = 0 }), 64, "original_max_position_embeddings"},
-		"low = high":     {edit(func(c *rope.Config) { c.LowFreqFactor = 4 }), 64, "high_freq_factor"},
-		"unknown type":   {rope.Config{Type: "spiral", Theta: 1e4}, 64, `"spiral"`},
-		"no type":        {rope.Config{Theta: 1e4}, 64, `""`},
+		"negative theta":          {rope.Config{Type: "default", Theta: -10000}, 64, "rope_theta"},
+		"zero theta":              {rope.Config{Type: "default"}, 64, "rope_theta"},
+		"nan theta":               {rope.Config{Type: "default", Theta: math.NaN()}, 64, "rope_theta"},
+		"odd head":                {rope.Config{Type: "default", Theta: 1e4}, 63, "even"},
+		"odd rotary":              {rope.Config{Type: "default", Theta: 1e4, RotaryDim: 5}, 16, "even"},
+		"rotary > head":           {rope.Config{Type: "default", Theta: 1e4, RotaryDim: 32}, 16, "rotary"},
+		"no head":                 {rope.Config{Type: "default", Theta: 1e4}, 0, "rotary"},
+		"no factor":               {edit(func(c *rope.Config) { c.Factor = 0 }), 64, "llama3: factor"},
+		"no low":                  {edit(func(c *rope.Config) { c.LowFreqFactor = 0 }), 64, "low_freq_factor"},
+		"no high":                 {edit(func(c *rope.Config) { c.HighFreqFactor = 0 }), 64, "high_freq_factor"},
+		"no original":             {edit(func(c *rope.Config) { c.OriginalMaxPositions = 0 }), 64, "original_max_position_embeddings"},
+		"low = high":              {edit(func(c *rope.Config) { c.LowFreqFactor = 4 }), 64, "high_freq_factor"},
+		"linear, no factor":       {rope.Config{Type: "linear", Theta: 1e4}, 64, "linear: factor"},
+		"dynamic, no factor":      {rope.Config{Type: "dynamic", Theta: 1e4, MaxPositions: 16}, 64, "dynamic: factor"},
+		"dynamic, no length":      {rope.Config{Type: "dynamic", Theta: 1e4, Factor: 2}, 64, "max_position_embeddings"},
+		"dynamic, one plane":      {rope.Config{Type: "dynamic", Theta: 1e4, Factor: 2, MaxPositions: 16}, 2, "want at least 4"},
+		"yarn, no length":         {rope.Config{Type: "yarn", Theta: 1e4, Factor: 2}, 64, "original_max_position_embeddings"},
+		"yarn, no factor":         {rope.Config{Type: "yarn", Theta: 1e4, OriginalMaxPositions: 16}, 64, "yarn: factor"},
+		"yarn, negative beta":     {rope.Config{Type: "yarn", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, BetaFast: -1}, 64, "beta_fast"},
+		"yarn, base 1":            {rope.Config{Type: "yarn", Theta: 1, Factor: 2, OriginalMaxPositions: 16}, 64, "rope_theta"},
+		"yarn, negative scale":    {rope.Config{Type: "yarn", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, AttentionFactor: -1}, 64, "factor on cosine and sine"},
+		"longrope, no length":     {rope.Config{Type: "longrope", Theta: 1e4, ShortFactor: []float64{1, 1}, LongFactor: []float64{1, 1}}, 4, "original_max_position_embeddings"},
+		"longrope, short list":    {rope.Config{Type: "longrope", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, ShortFactor: []float64{1}, LongFactor: []float64{1, 1}}, 4, "short_factor: got 1 factors, want 2"},
+		"longrope, no long list":  {rope.Config{Type: "longrope", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, ShortFactor: []float64{1, 1}}, 4, "long_factor: got 0 factors"},
+		"longrope, zero":          {rope.Config{Type: "longrope", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, ShortFactor: []float64{1, 1}, LongFactor: []float64{1, 0}}, 4, "long_factor: got 0 at plane 1"},
+		"proportional, too large": {rope.Config{Type: "proportional", Theta: 1e4, Proportion: 1.5}, 4, "partial_rotary_factor"},
+		"unknown type":            {rope.Config{Type: "spiral", Theta: 1e4}, 64, `"spiral"`},
+		"no type":                 {rope.Config{Theta: 1e4}, 64, `""`},
 	} {
 		tab, err := rope.New(tc.cfg, tc.headDim, 1)
 		if err == nil || !strings.Contains(err.Error(), tc.names) {
@@ -290,5 +304,19 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if _, err := rope.New(llama3, 64, 0); err == nil {
 		t.Error("context length 0 accepted")
+	}
+}
+
+func TestVariesBeyond(t *testing.T) {
+	for _, tc := range []struct {
+		c    rope.Config
+		want int
+	}{
+		{rope.Config{Type: "default", MaxPositions: 16, OriginalMaxPositions: 8}, 0}, {rope.Config{Type: "yarn", MaxPositions: 16, OriginalMaxPositions: 8}, 0},
+		{rope.Config{Type: "dynamic", MaxPositions: 16, OriginalMaxPositions: 8}, 16}, {rope.Config{Type: "longrope", MaxPositions: 16, OriginalMaxPositions: 8}, 8},
+	} {
+		if got := tc.c.VariesBeyond(); got != tc.want {
+			t.Errorf("%s: got %d, want %d", tc.c.Type, got, tc.want)
+		}
 	}
 }
