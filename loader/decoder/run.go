@@ -28,7 +28,7 @@ type job struct {
 // edits that start at a later row, all rows before it (the kept cache). Scores of whole passes depend on the shapes that o fixes
 // and not on what else is asked. What else can move a number, within the bound between shapes: answers are decoded 1, 8 or
 // o.DecodeBatch at a time, by how many there are; rows over a kept cache are computed in batches that the number of such conditions
-// sizes, from the first layer that any of them edits; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come
+// sizes, from the first layer that any of them edits or in which sets of them part; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come
 // from programs of eight rows instead of one; and a batch mate's draft moves the slots that later tokens take. The same question
 // gives the same bits again.
 func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit func(prompt, cond int, r *Reply) error) error {
@@ -105,22 +105,24 @@ func handOn(js []*job, conds []Condition, emit func(prompt, cond int, r *Reply) 
 // group is a prefill batch of prompts with all their jobs.
 type group struct {
 	bucket int
+	pass   int      // of passOf
 	jobs   [][]*job // by prompt
 	units  []*unit
 	base   *unit // the plain run, nil if nothing needs it
 }
 
-// chunks splits the prompts into prefill batches (by bucket, in the order given) and these into pieces whose caches fit the
+// chunks splits the prompts into prefill batches (by bucket and rotary table, in the order given) and these into pieces whose caches fit the
 // budget. The batches are fixed by the prompts and o.Batch; the pieces only say what is in memory together.
 func (m *Model) chunks(prompts []*Prompt, jobs [][]*job, conds []Condition, o *AskOptions) [][]*group {
-	open := map[int]*group{}
+	open := map[[2]int]*group{}
 	var groups []*group
 	for i, p := range prompts {
-		b := LengthBucket(len(p.IDs) + len(p.Answer))
-		g := open[b]
+		n := len(p.IDs) + len(p.Answer)
+		key := [2]int{LengthBucket(n), passOf(m.Spec, n)}
+		g := open[key]
 		if g == nil || len(g.jobs) == o.Batch {
-			g = &group{bucket: b}
-			open[b] = g
+			g = &group{bucket: key[0], pass: key[1]}
+			open[key] = g
 			groups = append(groups, g)
 		}
 		g.jobs = append(g.jobs, jobs[i])
@@ -336,7 +338,7 @@ func (g *group) usePlain(k int) {
 
 // newUnit is a plain unit of the group's prompts, filled up to the batch size with copies of the last one.
 func (m *Model) newUnit(g *group, batch int) *unit {
-	u := &unit{group: g, t: g.bucket, stop: m.Spec.Layers, conds: make([]*condition, batch)}
+	u := &unit{group: g, t: g.bucket, pass: g.pass, stop: m.Spec.Layers, conds: make([]*condition, batch)}
 	for i := range batch {
 		p := g.jobs[min(i, len(g.jobs)-1)][0].p
 		u.ids = append(u.ids, append(append([]int32(nil), p.IDs...), p.Answer...))

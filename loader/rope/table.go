@@ -123,18 +123,24 @@ func (t *Table) CosSin(positions int, precision Precision) (cos, sin []float32) 
 	cos = make([]float32, 0, positions*t.Planes())
 	sin = make([]float32, 0, positions*t.Planes())
 	for p := range positions {
-		for _, w := range t.InvFreq {
-			if precision == Float64Angles {
-				s, c := math.Sincos(float64(p) * w)
-				cos, sin = append(cos, float32(c*t.Scale)), append(sin, float32(s*t.Scale))
-				continue
-			}
-			// The conversion keeps the compiler from fusing the product into a wider one.
-			angle := float32(float32(p) * float32(w))
-			s, c := math.Sincos(float64(angle))
-			scale := float32(t.Scale)
-			cos, sin = append(cos, float32(c)*scale), append(sin, float32(s)*scale)
+		cos, sin = t.AppendCosSin(cos, sin, p, precision)
+	}
+	return cos, sin
+}
+
+// AppendCosSin appends Scale*cos and Scale*sin of the angles at one position, [planes] each.
+func (t *Table) AppendCosSin(cos, sin []float32, position int, precision Precision) (newCos, newSin []float32) {
+	for _, w := range t.InvFreq {
+		if precision == Float64Angles {
+			s, c := math.Sincos(float64(position) * w)
+			cos, sin = append(cos, float32(c*t.Scale)), append(sin, float32(s*t.Scale))
+			continue
 		}
+		// The conversion keeps the compiler from fusing the product into a wider one.
+		angle := float32(float32(position) * float32(w))
+		s, c := math.Sincos(float64(angle))
+		scale := float32(t.Scale)
+		cos, sin = append(cos, float32(c)*scale), append(sin, float32(s)*scale)
 	}
 	return cos, sin
 }
