@@ -250,21 +250,21 @@ func ropeType(b *config, typeRequired bool, d ropeDefaults) string {
 	}
 	if name == "" {
 		if typeRequired {
-			b.want("rope_type", "nothing", "one of "+strings.Join(ropeTypes(), ", "))
+			b.want("rope_type", "nothing", "one of "+strings.Join(RopeTypes(), ", "))
 		}
 		return "default"
 	}
 	if slices.Contains(d.longrope, name) {
 		return "longrope"
 	}
-	if !slices.Contains(ropeTypes(), name) {
-		b.refuse(key, "one of "+strings.Join(ropeTypes(), ", "), "")
+	if !slices.Contains(RopeTypes(), name) {
+		b.refuse(key, "one of "+strings.Join(RopeTypes(), ", "), "")
 	}
 	return name
 }
 
-// ropeTypes are those that a family here reads. No published checkpoint of these families has proportional tables.
-func ropeTypes() []string {
+// RopeTypes lists the types of rotary tables that a family here reads. No published checkpoint of these families has proportional tables.
+func RopeTypes() []string {
 	return slices.DeleteFunc(rope.Types(), func(t string) bool { return t == "proportional" })
 }
 
@@ -276,7 +276,7 @@ func checkRope(c *config, s *Spec, r rope.Config) {
 	_, err := rope.New(r, s.HeadDim, s.MaxPositions)
 	var unsupported *rope.UnsupportedError
 	if errors.As(err, &unsupported) {
-		err = &UnsupportedError{File: c.file, Key: "rope_type", Got: quoted(unsupported.Type), Want: "one of " + strings.Join(ropeTypes(), ", ")}
+		err = &UnsupportedError{File: c.file, Key: "rope_type", Got: quoted(unsupported.Type), Want: "one of " + strings.Join(RopeTypes(), ", ")}
 	}
 	if err != nil {
 		c.fail(&ConfigError{File: c.file, Err: err})

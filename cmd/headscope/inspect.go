@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/loader"
-	"github.com/headscope/headscope/loader/rope"
 )
 
 func closeAll(err error, list ...io.Closer) error {
@@ -78,6 +77,6 @@ func listFamilies(a *app, operands []string, format string) error {
 	for _, e := range list {
 		fmt.Fprintf(w, "%s\t%s\n", e.Architecture, e.Models)
 	}
-	fmt.Fprintf(w, "\nrotary tables: %s\n", strings.Join(rope.Types(), ", "))
+	fmt.Fprintf(w, "\nrotary tables: %s\n", strings.Join(loader.RopeTypes(), ", "))
 	return w.Flush()
 }
