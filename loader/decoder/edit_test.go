@@ -2,7 +2,6 @@ package decoder
 
 import (
 	"encoding/json"
-	"errors"
 	"reflect"
 	"slices"
 	"strings"
