@@ -31,7 +31,6 @@ var malformed = []struct {
 	{name: "word prefix", model: obj{"continuing_subword_prefix": "##"}, want: "continuing_subword_prefix", unsupported: true},
 	{name: "word suffix", model: obj{"end_of_word_suffix": "</w>"}, want: "end_of_word_suffix", unsupported: true},
 	{name: "unk out of vocab", model: obj{"unk_token": "<nope>"}, want: `unk_token "<nope>"`},
-	{name: "byte fallback without bytes", top: obj{"pre_tokenizer": nil}, model: obj{"byte_fallback": true}, want: "byte_fallback: got 0"},
 	{name: "byte fallback and byte level", model: obj{"byte_fallback": true}, want: "byte_fallback", unsupported: true},
 	{name: "merge left out of vocab", model: obj{"merges": []any{"ж a"}}, want: `merge 0 ("ж", "a"): "ж" is not in the vocabulary`},
 	{name: "merge right out of vocab", model: obj{"merges": []any{"Ġ a", "a ж"}}, want: `merge 1 ("a", "ж"): "ж" is not in the vocabulary`},

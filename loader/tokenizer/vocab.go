@@ -77,10 +77,16 @@ type flat struct {
 
 // more skips separators and says whether a value follows before the closing bracket.
 func (f *flat) more() bool {
-	for f.pos < len(f.data) && strings.IndexByte(" \t\r\n,:", f.data[f.pos]) >= 0 {
-		f.pos++
+	for ; f.pos < len(f.data); f.pos++ {
+		switch f.data[f.pos] {
+		case ' ', '\t', '\r', '\n', ',', ':':
+		case '}', ']':
+			return false
+		default:
+			return true
+		}
 	}
-	return f.pos < len(f.data) && f.data[f.pos] != '}' && f.data[f.pos] != ']'
+	return false
 }
 
 // string reads a string value.
