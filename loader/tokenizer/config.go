@@ -13,6 +13,7 @@ type configJSON struct {
 	BOS          tokenName             `json:"bos_token"`
 	EOS          tokenName             `json:"eos_token"`
 	PAD          tokenName             `json:"pad_token"`
+	UNK          tokenName             `json:"unk_token"`
 	AddBOS       *bool                 `json:"add_bos_token"`
 	AddEOS       *bool                 `json:"add_eos_token"`
 	ChatTemplate chatTemplate          `json:"chat_template"`
