@@ -90,7 +90,7 @@ func Parse(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", tokenizerFile, err)
 	}
-	t := &Tokenizer{bos: string(cfg.BOS), eos: string(cfg.EOS), pad: string(cfg.PAD), unk: string(cfg.UNK), template: string(cfg.ChatTemplate)}
+	t := &Tokenizer{bos: cfg.BOS.Content, eos: cfg.EOS.Content, pad: cfg.PAD.Content, unk: cfg.UNK.Content, template: string(cfg.ChatTemplate)}
 	t.chat = sync.OnceValues(t.compileChat)
 	t.pool.New = func() any { return newScratch() }
 	if err := t.build(&f); err != nil {
@@ -100,11 +100,8 @@ func Parse(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", configFile, err)
 	}
-	if err := t.setAdded(added); err != nil {
+	if err := t.setAdded(cfg.mergeNamed(added, t.model.vocab)); err != nil {
 		return nil, fmt.Errorf("%s: added_tokens: %w", tokenizerFile, err)
-	}
-	if err := cfg.addSpecial(t); err != nil {
-		return nil, fmt.Errorf("%s: %w", configFile, err)
 	}
 	for _, id := range slices.Concat(t.post.prefix, t.post.suffix) {
 		if _, ok := t.Token(id); !ok {
