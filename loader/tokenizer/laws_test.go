@@ -26,12 +26,6 @@ func bestOf(t *testing.T, tries int, measure func() (ok bool, report string)) {
 	t.Errorf("in each of %d tries: %s", tries, report)
 }
 
-func timed(f func()) time.Duration {
-	start := time.Now()
-	f()
-	return time.Since(start)
-}
-
 // slow says whether the timings of all tokenizers were asked for.
 func slow() bool { return os.Getenv("HEADSCOPE_SLOW") != "" }
 
