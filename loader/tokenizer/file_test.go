@@ -90,6 +90,10 @@ func TestMalformed(t *testing.T) {
 			}
 		})
 	}
+	const twice = `{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "a": 2}, "merges": []}}`
+	if _, err := Parse([]byte(twice), nil); err == nil || !strings.Contains(err.Error(), `vocab: "a": got it twice`) {
+		t.Errorf("token twice: got error %v", err)
+	}
 	for _, data := range []string{"", "{", "[]", "null", `"x"`, `{"model": 3}`, `{"added_tokens": {}}`} {
 		if _, err := Parse([]byte(data), nil); err == nil {
 			t.Errorf("%q: got no error", data)

@@ -25,7 +25,7 @@ func (v *vocabJSON) UnmarshalJSON(data []byte) error {
 	v.isMap = true
 	v.ids = make(map[string]int32, len(data)/16)
 	f := flat{data: string(data), pos: 1}
-	for f.more() {
+	for count := 1; f.more(); count++ {
 		key, err := f.string()
 		if err != nil {
 			return err
@@ -35,7 +35,9 @@ func (v *vocabJSON) UnmarshalJSON(data []byte) error {
 		if err != nil || id < 0 {
 			return fmt.Errorf("vocab: %q: got id %.40s, want a number of 0 or more", key, word)
 		}
-		v.ids[key] = int32(id)
+		if v.ids[key] = int32(id); len(v.ids) < count {
+			return fmt.Errorf("vocab: %q: got it twice", key)
+		}
 	}
 	return nil
 }
