@@ -87,6 +87,10 @@ type PartialSpearman struct {
 	DemeanRank Value `json:"rho_demean_rank"` // subtract layer means, rank the residuals, correlate: the published order
 	RankDemean Value `json:"rho_rank_demean"` // rank, subtract layer means of the ranks, correlate
 
+	// DemeanRankFloat is DemeanRank with residuals that tie only where they are the same float64, layer means added up in numpy's
+	// order. It is what published tables hold; DemeanRank is what their authors meant.
+	DemeanRankFloat Value `json:"rho_demean_rank_numpy_route"`
+
 	// The p of each, of a t with n-2 degrees of freedom (published; it ignores that layer means were fitted) and with n-L-1.
 	PDemeanRank       Value `json:"p_demean_rank_df_n_minus_2"`
 	PDemeanRankLayers Value `json:"p_demean_rank_df_n_minus_l_minus_1"`
@@ -111,12 +115,13 @@ func SpearmanByLayer(x, y []float64, layers []int) PartialSpearman {
 	}
 	if why != "" {
 		v := NoValue(why)
-		r.DemeanRank, r.PDemeanRank, r.PDemeanRankLayers = v, v, v
+		r.DemeanRank, r.PDemeanRank, r.PDemeanRankLayers, r.DemeanRankFloat = v, v, v, v
 		r.RankDemean, r.PRankDemean, r.PRankDemeanLayers = v, v, v
 		return r
 	}
-	rx := ranksWithin(demean(x, groups), tieTolerance*largestAbs(x))
-	ry := ranksWithin(demean(y, groups), tieTolerance*largestAbs(y))
+	ex, ey := demean(x, groups), demean(y, groups)
+	rx, ry := ranksWithin(ex, tieTolerance*largestAbs(x)), ranksWithin(ey, tieTolerance*largestAbs(y))
+	r.DemeanRankFloat, _, _ = insideLayers(Ranks(ex), Ranks(ey), len(x), len(groups))
 	r.DemeanRank, r.PDemeanRank, r.PDemeanRankLayers = insideLayers(rx, ry, len(x), len(groups))
 	qx, qy := demean(Ranks(x), groups), demean(Ranks(y), groups)
 	r.RankDemean, r.PRankDemean, r.PRankDemeanLayers = insideLayers(qx, qy, len(x), len(groups))
@@ -139,11 +144,11 @@ func spread(x []float64) float64 { return slices.Max(x) - slices.Min(x) }
 func demean(x []float64, groups [][]int) []float64 {
 	out := make([]float64, len(x))
 	for _, ix := range groups {
-		m := 0.0
-		for _, i := range ix {
-			m += x[i]
+		group := make([]float64, len(ix))
+		for j, i := range ix {
+			group[j] = x[i]
 		}
-		m /= float64(len(ix))
+		m := Mean(group)
 		for _, i := range ix {
 			out[i] = x[i] - m
 		}
