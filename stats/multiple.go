@@ -46,7 +46,7 @@ func BenjaminiHochberg(p []float64) Adjusted {
 	low := 1.0
 	for rank := len(order); rank >= 1; rank-- {
 		i := order[rank-1]
-		low = min(low, p[i]*float64(len(order))/float64(rank))
+		low = min(low, max(p[i], p[i]*float64(len(order))/float64(rank))) // p m / m may round to below p
 		a.P[i] = Number(low)
 	}
 	return a

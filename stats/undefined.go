@@ -14,7 +14,7 @@ const (
 	ReasonNoData          Undefined = "no data"
 	ReasonTooFew          Undefined = "too few values"
 	ReasonMissing         Undefined = "a missing value (NaN) in the data"
-	ReasonNotFinite       Undefined = "an infinity in the data, or a result out of range"
+	ReasonNotFinite       Undefined = "an infinity in the data, or a number out of range (beyond 1e150)"
 	ReasonEmptyGroup      Undefined = "an empty group"
 	ReasonGroupOfOne      Undefined = "a group with n < 2"
 	ReasonGroupOfTwo      Undefined = "a group with n < 3"
@@ -97,6 +97,9 @@ func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.x)
 }
 
+// largest is the largest magnitude that data may have: sums of its square stay in float64's range.
+const largest = 1e150
+
 // checkData returns why no statistic can be computed from the data, "" if nothing speaks against it.
 func checkData(data ...[]float64) Undefined {
 	why := Undefined("")
@@ -105,7 +108,7 @@ func checkData(data ...[]float64) Undefined {
 			if math.IsNaN(v) {
 				return ReasonMissing
 			}
-			if math.IsInf(v, 0) {
+			if math.Abs(v) > largest {
 				why = ReasonNotFinite
 			}
 		}
