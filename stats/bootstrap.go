@@ -140,6 +140,12 @@ func Bootstrap(samples [][]float64, stat Statistic, r Resampling, src Source) Bo
 	})
 }
 
+// BootstrapPairs is [Bootstrap] of the mean of after - before over pairs: whole pairs are drawn. It panics if the lengths differ.
+func BootstrapPairs(before, after []float64, r Resampling, src Source) BootstrapResult {
+	sameLength(len(before), len(after))
+	return Bootstrap([][]float64{differences(after, before)}, MeanOf, r, src)
+}
+
 // bootstrap takes its resamples from draw, which fills the indices of one sample of resample b.
 func bootstrap(samples [][]float64, stat Statistic, r Resampling, src Source, draw func(b, sample int, indices []int)) BootstrapResult {
 	drawn := make([][]float64, len(samples))

@@ -8,10 +8,10 @@ import (
 
 // HeadSetResult is a head-set randomisation test.
 type HeadSetResult struct {
-	Observed float64 // drop of the set under test
-	Controls int     // R, the number of control sets
-	AtLeast  int     // control sets with a drop at least as large
-	P        float64 // one-sided; at best 1/(R+1)
+	Observed float64 `json:"observed"` // drop of the set under test
+	Controls int     `json:"controls"` // R, the number of control sets
+	AtLeast  int     `json:"at_least"` // control sets with a drop at least as large
+	P        float64 `json:"p"`        // one-sided; at best 1/(R+1)
 }
 
 // HeadSetTest asks whether switching off the chosen heads does more than switching off other heads of the
