@@ -81,9 +81,9 @@ type BootstrapResult struct {
 	Z0        Value `json:"z0"` // bias correction: Phi^-1 of the share of replicates below the estimate, ties half
 	A         Value `json:"a"`  // acceleration, from leaving one out
 	Alpha1    Value `json:"alpha1"`
-	Alpha2    Value `json:"alpha2"`    // the quantiles of the replicates that the BCa interval takes
-	N         int   `json:"n"`         // replicates
-	Undefined int   `json:"undefined"` // those without a value, which the interval leaves out
+	Alpha2    Value `json:"alpha2"`               // the quantiles of the replicates that the BCa interval takes
+	N         int   `json:"n"`                    // replicates
+	Undefined int   `json:"undefined_replicates"` // those without a value, which the interval leaves out
 
 	Generator string  `json:"generator"`
 	Seed      Source  `json:"seed"`

@@ -164,7 +164,7 @@ type KendallTau struct {
 	Concordant  int   `json:"concordant_minus_discordant"`
 }
 
-// mostKendall bounds the work of the exact p, which grows with the cube of n; from n = 50 on the normal p agrees to 1 %.
+// mostKendall bounds the work of the exact p, which grows with the cube of n.
 const mostKendall = 200
 
 // Kendall returns tau-b of x and y,

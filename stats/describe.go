@@ -98,6 +98,22 @@ func Quantiles(x []float64, qs ...float64) []float64 {
 	return out
 }
 
+// QuantileValues is [Quantiles] with a reason for what is undefined.
+func QuantileValues(x []float64, qs ...float64) []Value {
+	why := checkData(x)
+	if len(x) == 0 {
+		why = ReasonNoData
+	}
+	out := make([]Value, len(qs))
+	for i, q := range Quantiles(x, qs...) {
+		out[i] = Number(q)
+		if why != "" {
+			out[i] = NoValue(why)
+		}
+	}
+	return out
+}
+
 // lerp interpolates from the nearer end, which makes it monotone in t and exact at both ends.
 func lerp(a, b, t float64) float64 {
 	if a == b || t == 0 {

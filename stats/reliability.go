@@ -56,8 +56,8 @@ type SplitHalfResult struct {
 	SpearmanBrown Value    `json:"spearman_brown"` // 2r/(1+r) of Pearson: the reliability of all prompts together
 	Range         Interval `json:"range_95"`       // 2.5 % to 97.5 % quantile of SpearmanBrown over splits
 	Splits        int      `json:"splits"`
-	Undefined     int      `json:"undefined"` // splits in which a half does not vary over heads
-	Exact         bool     `json:"exact"`     // every split was made
+	Undefined     int      `json:"undefined_splits"` // splits in which a half does not vary over heads
+	Exact         bool     `json:"exact"`            // every split was made
 	Generator     string   `json:"generator"`
 	Seed          Source   `json:"seed"`
 }

@@ -23,6 +23,7 @@ var statsCases = []struct {
 	{"describe", `{"x": [4, null, 7, 13, 16]}`, map[string]string{"n": "4", "missing": "1", "mean": "10", "var_ddof1": "30", "median": "10"}},
 	{"describe", `{"x": []}`, map[string]string{"mean": "null", "undefined.mean": "no data"}},
 	{"quantile", `{"x": [5, 1], "q": [0, 0.25, 1]}`, map[string]string{"quantiles.0": "1", "quantiles.1": "2", "quantiles.2": "5"}},
+	{"quantile", `{"x": [5, null], "q": [0.5]}`, map[string]string{"quantiles.0": "null", "undefined.quantiles[0]": "a missing value (NaN) in the data"}},
 	{"gini", `{"x": [0, 0, 0, 0, 0, 0, 0, 0, 0, 5]}`, map[string]string{"value": "0.9"}},
 	{"wilson", `{"k": 35, "n": 200}`, map[string]string{"value.0": "0.128605", "value.1": "0.233644"}},
 	{"wilson", `{"k": 0, "n": 0}`, map[string]string{"value": "null", "undefined.value": "no data"}},
@@ -99,6 +100,9 @@ func TestStats(t *testing.T) {
 			out, errs, code := runStats(c.input, c.name)
 			if code != 0 {
 				t.Fatalf("code %d: %s", code, errs)
+			}
+			if err := checkObject([]byte(out)); err != nil {
+				t.Errorf("%v: %s", err, out)
 			}
 			var result any
 			if err := json.Unmarshal([]byte(out), &result); err != nil {

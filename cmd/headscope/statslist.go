@@ -54,15 +54,7 @@ func sampleStats() []statistic {
 	return []statistic{
 		stat("describe", "n, mean, variances, smallest, median, largest", sampleInput{}, func(in sampleInput) any { return stats.Describe(in.X) }),
 		stat("quantile", "type 7 quantiles", quantileInput{}, func(in quantileInput) any {
-			var r quantileResult
-			for _, q := range stats.Quantiles(in.X, in.Q...) {
-				v := stats.Number(q)
-				if len(in.X) == 0 {
-					v = stats.NoValue(stats.ReasonNoData)
-				}
-				r.Quantiles = append(r.Quantiles, v)
-			}
-			return r
+			return quantileResult{stats.QuantileValues(in.X, in.Q...)}
 		}),
 		stat("gini", "concentration", sampleInput{}, func(in sampleInput) any { return stats.Gini(in.X) }),
 		interval("wilson", "score interval of a proportion", stats.Wilson),
