@@ -107,9 +107,12 @@ type geometry struct{ layers, layerParams, attention, output float64 }
 func (s *Study) geometry() geometry {
 	p := &s.o.Checkpoint.Spec
 	q, kv := float64(p.Heads*p.HeadDim), float64(p.KVHeads*p.HeadDim)
-	hidden := float64(p.Hidden)
+	hidden, mlp := float64(p.Hidden), 2.0 // matrices of the MLP
+	if p.Gated {
+		mlp = 3
+	}
 	return geometry{
-		layers: float64(p.Layers), layerParams: hidden*(2*q+2*kv) + 3*hidden*float64(p.Intermediate),
+		layers: float64(p.Layers), layerParams: hidden*(2*q+2*kv) + mlp*hidden*float64(p.Intermediate),
 		attention: 4 * q, output: 2 * hidden * float64(p.Vocab),
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
-	"github.com/headscope/headscope/loader/rope"
 )
 
 // checkEdits refuses edits that make no sense, and heads and planes that the model does not have: before anything is computed.
@@ -30,12 +29,22 @@ func checkPlanes(s *loader.Spec, e decoder.Edit) error {
 	if len(e.Planes) == 0 && e.Band == "" {
 		return nil
 	}
-	table, err := rope.New(s.Rope, s.HeadDim, s.MaxPositions)
-	if err != nil {
-		return err
+	n := 0 // planes, the same in all layers that rotate
+	for l := range s.Layers {
+		table, err := decoder.RopeTable(s, l, 1)
+		if err != nil {
+			return err
+		}
+		if table != nil {
+			n = table.Planes()
+		}
+	}
+	for _, h := range e.Heads {
+		if s.Unrotated(h.Layer) && e.Band != "" {
+			return usagef("`headscope inspect MODEL` lists the layers that rotate", "edit %s: head %s is in a layer without rotation, which has no bands", e, h)
+		}
 	}
 	const advice = "`headscope inspect MODEL` prints how many planes are rotated; they count from 0, and a band counts dimensions, two a plane"
-	n := table.Planes()
 	for _, p := range e.Planes {
 		if p < 0 || p >= n {
 			return usagef(advice, "edit %s: plane %d does not exist: the model has planes 0-%d", e, p, n-1)

@@ -143,7 +143,7 @@ func TestDumpDescribes(t *testing.T) {
 	if got := strings.Join(d.Meta.Labels, ""); got != "The code is K1Q.\n" {
 		t.Errorf("labels %q", d.Meta.Labels)
 	}
-	if len(d.Meta.Arrays) != len(d.Arrays) || d.Meta.Model.WeightsSHA256 == "" || d.Meta.Model.TokenizerSHA256 == "" || len(d.Meta.Rope.InvFreq) != 8 {
+	if len(d.Meta.Arrays) != len(d.Arrays) || d.Meta.Model.WeightsSHA256 == "" || d.Meta.Model.TokenizerSHA256 == "" || len(d.Meta.Rope) != 1 || len(d.Meta.Rope[0].InvFreq) != 8 {
 		t.Errorf("got %+v", d.Meta)
 	}
 	c, _ := tinyModel(t)

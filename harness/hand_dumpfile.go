@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/headscope/headscope/harness/npz"
+	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/loader/safetensors"
 )
@@ -29,7 +30,7 @@ type DumpMeta struct {
 	Model    ModelInfo      `json:"model"`
 	DType    string         `json:"dtype"` // of weights and activations; the arrays are float32
 	Hardware Hardware       `json:"hardware"`
-	Rope     DumpRope       `json:"rope"`
+	Rope     []DumpRope     `json:"rope"`
 	Source   PassageSource  `json:"source"`
 	Prompt   int            `json:"prompt_tokens"` // T of the scopes; tokens beyond it are the fed answer
 	Question *int           `json:"question_row"`  // null where it is not known
@@ -39,13 +40,39 @@ type DumpMeta struct {
 	Labels   []string       `json:"labels"` // of the tokens
 }
 
-// DumpRope is the rotary table of every head.
+// DumpRope is the rotary table of some layers; those that are in no table do not rotate.
 type DumpRope struct {
+	Layers    []int     `json:"layers"`
 	Type      string    `json:"type"`
 	Theta     float64   `json:"theta"`
 	RotaryDim int       `json:"rotary_dim"`
-	Scale     float64   `json:"scale"`    // factor on cosine and sine
-	InvFreq   []float64 `json:"inv_freq"` // radians a token; plane i is dimensions i and i + rotary_dim/2
+	Scale     float64   `json:"scale"`       // factor on cosine and sine
+	InvFreq   []float64 `json:"inv_freq"`    // radians a token; plane i is dimensions i and i + rotary_dim/2, or 2i and 2i+1
+	Neighbour bool      `json:"interleaved"` // the latter
+}
+
+// ropeTables lists the tables in use in a pass over so many tokens.
+func ropeTables(s *loader.Spec, tokens int) ([]DumpRope, error) {
+	var out []DumpRope
+	place := map[int]int{}
+	for l, kind := range s.Kinds {
+		table, err := decoder.RopeTable(s, l, tokens)
+		if err != nil {
+			return nil, err
+		}
+		if table == nil {
+			continue
+		}
+		i, ok := place[kind.Table]
+		if !ok {
+			i = len(out)
+			place[kind.Table] = i
+			c := s.Tables[kind.Table]
+			out = append(out, DumpRope{nil, c.Type, c.Theta, table.RotaryDim, table.Scale, table.InvFreq, s.Interleaved})
+		}
+		out[i].Layers = append(out[i].Layers, l)
+	}
+	return out, nil
 }
 
 func (r *DumpRequest) meta(ctx context.Context, arrays []Array) (*DumpMeta, error) {
@@ -54,7 +81,11 @@ func (r *DumpRequest) meta(ctx context.Context, arrays []Array) (*DumpMeta, erro
 	if err != nil {
 		return nil, err
 	}
-	s, table := &c.Spec, r.Model.Table
+	s := &c.Spec
+	tables, err := ropeTables(s, len(p.IDs))
+	if err != nil {
+		return nil, err
+	}
 	m := &DumpMeta{
 		Format: "headscope-dump", Version: dumpVersion, Tool: CurrentTool(),
 		Model: ModelInfo{
@@ -62,7 +93,7 @@ func (r *DumpRequest) meta(ctx context.Context, arrays []Array) (*DumpMeta, erro
 			ConfigSHA256: c.ConfigSHA256, WeightsSHA256: weights,
 		},
 		DType: r.Model.DType(), Hardware: CurrentEnvironment(r.Model.Backend()).Hardware,
-		Rope:   DumpRope{s.Rope.Type, s.Rope.Theta, table.RotaryDim, table.Scale, table.InvFreq},
+		Rope:   tables,
 		Source: p.Source, Prompt: len(p.IDs), Spans: append([]NamedSpan{}, p.Spans...), Edits: append([]decoder.Edit{}, decoder.Canonical(r.Edits)...),
 		Arrays: arrays, Labels: make([]string, len(p.Tokens)),
 	}

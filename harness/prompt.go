@@ -136,7 +136,7 @@ func tokenSpan(enc *tokenizer.Encoding, what string, bytes [2]int) (heads.Span, 
 }
 
 func (p *Prompt) fits(spec *loader.Spec, maxNew int) error {
-	if n := len(p.IDs) + max(len(p.Answer), maxNew); n > spec.MaxPositions {
+	if n := len(p.IDs) + max(len(p.Answer), maxNew); n > spec.Longest() {
 		return &hintError{
 			fmt.Errorf("%d tokens, %d with the answer: longer than the model's window of %d", len(p.IDs), n, spec.MaxPositions),
 			"shorten the prompt, or lower --max-new",

@@ -158,7 +158,7 @@ type runner struct {
 }
 
 // askFunc is decoder.Model.Ask.
-type askFunc func(context.Context, []*decoder.Prompt, []decoder.Condition, decoder.AskOptions, func(prompt, cond int, r *decoder.Reply) error) error
+type askFunc func(context.Context, []*decoder.Prompt, []decoder.Condition, decoder.AskOptions, decoder.Emit) error
 
 // traceFunc is decoder.Model.Trace.
 type traceFunc func(context.Context, *decoder.Prompt, []decoder.Edit, decoder.TraceOptions) (*decoder.Trace, error)

@@ -62,7 +62,7 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 	failed := tinyOptions(t, 4)
 	s := inUnits(t, failed)
 	ask, calls := s.ask, 0
-	s.ask = func(ctx context.Context, p []*decoder.Prompt, c []decoder.Condition, o decoder.AskOptions, emit func(int, int, *decoder.Reply) error) error {
+	s.ask = func(ctx context.Context, p []*decoder.Prompt, c []decoder.Condition, o decoder.AskOptions, emit decoder.Emit) error {
 		if calls++; calls > 2 { // the knockout stage
 			return &decoder.OutOfMemoryError{Err: errors.New("no room")}
 		}

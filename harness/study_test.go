@@ -43,7 +43,7 @@ func TestResume(t *testing.T) {
 		}
 		again := inUnits(t, o)
 		ask := again.ask
-		again.ask = func(ctx context.Context, p []*decoder.Prompt, c []decoder.Condition, o decoder.AskOptions, emit func(int, int, *decoder.Reply) error) error {
+		again.ask = func(ctx context.Context, p []*decoder.Prompt, c []decoder.Condition, o decoder.AskOptions, emit decoder.Emit) error {
 			asked += len(p) * len(c)
 			return ask(ctx, p, c, o, emit)
 		}
@@ -107,7 +107,7 @@ func TestOutOfMemory(t *testing.T) {
 	o := tinyOptions(t, 4)
 	s := inUnits(t, o)
 	ask, calls := s.ask, 0
-	s.ask = func(ctx context.Context, p []*decoder.Prompt, c []decoder.Condition, o decoder.AskOptions, emit func(int, int, *decoder.Reply) error) error {
+	s.ask = func(ctx context.Context, p []*decoder.Prompt, c []decoder.Condition, o decoder.AskOptions, emit decoder.Emit) error {
 		if calls++; calls == 4 { // the second unit of the knockout stage
 			return &decoder.OutOfMemoryError{Err: errors.New("no room")}
 		}

@@ -37,12 +37,33 @@ func (c *config) fail(err error) {
 
 // want records that key has a value that makes no sense.
 func (c *config) want(key, got, want string) {
-	c.fail(fmt.Errorf("%s: %s%s: got %s, want %s", c.file, c.prefix, key, got, want))
+	c.fail(&ConfigError{File: c.file, Key: c.prefix + key, Got: got, Want: want})
+}
+
+// failIf records err unless it is nil.
+func (c *config) failIf(err error) {
+	if err != nil {
+		c.fail(err)
+	}
 }
 
 // refuse records that key has a value that this module does not compute.
 func (c *config) refuse(key, want, hint string) {
-	c.fail(&UnsupportedError{File: c.file, Key: c.prefix + key, Got: shown(c.keys[key]), Want: want, hint: hint})
+	c.refuseValue(key, shown(c.keys[key]), want, hint)
+}
+
+// refuseValue is refuse for a value that does not stand under key alone.
+func (c *config) refuseValue(key, got, want, hint string) {
+	c.fail(&UnsupportedError{File: c.file, Key: c.prefix + key, Got: got, Want: want, hint: hint})
+}
+
+// null tells whether key is there and null.
+func (c *config) null(key string) bool { return c.present(key) && !c.has(key) }
+
+// present tells whether key is there, be it null.
+func (c *config) present(key string) bool {
+	_, ok := c.keys[key]
+	return ok
 }
 
 func (c *config) has(key string) bool {
@@ -83,11 +104,51 @@ func (c *config) integer(key string, def int) int {
 	return int(x)
 }
 
+// nullableInteger reads as integer does, but takes null for 0, which stands for "none": of such a key transformers' classes have a default
+// that null does not bring back.
+func (c *config) nullableInteger(key string, def int) int {
+	if c.null(key) {
+		c.read[key] = true
+		return 0
+	}
+	return c.integer(key, def)
+}
+
+// nullableFloat is nullableInteger for a finite number above 0.
+func (c *config) nullableFloat(key string, def float64) float64 {
+	if c.null(key) {
+		c.read[key] = true
+		return 0
+	}
+	return c.float(key, def)
+}
+
+// index reads a whole number from 0 on, or def where the key is absent.
+func (c *config) index(key string, def int) int {
+	const kind = "a whole number from 0 to 2147483647"
+	x := float64(def)
+	if c.value(key, kind, &x) && (x != math.Trunc(x) || x < 0 || x > math.MaxInt32) {
+		c.want(key, shown(c.keys[key]), kind)
+		return def
+	}
+	return int(x)
+}
+
 // float reads a finite number above 0, or def where the key is absent.
 func (c *config) float(key string, def float64) float64 {
 	const kind = "a finite number above 0"
 	x := def
 	if c.value(key, kind, &x) && !(x > 0) {
+		c.want(key, shown(c.keys[key]), kind)
+	}
+	return x
+}
+
+// nonNegative reads a finite number from 0 on, or def where the key is absent.
+func (c *config) nonNegative(key string, def float64) float64 {
+	const kind = "a finite number from 0 on"
+	x := def
+	if c.value(key, kind, &x) && !(x >= 0) {
 		c.want(key, shown(c.keys[key]), kind)
 	}
 	return x
@@ -105,9 +166,12 @@ func (c *config) text(key, def string) string {
 	return x
 }
 
-// tokenIDs reads one token id or a list of them; vocab bounds them.
-func (c *config) tokenIDs(key string, vocab int) []int32 {
+// tokenIDs reads one token id or a list of them; vocab bounds them. Where the key is absent the ids of def that vocab allows are returned.
+func (c *config) tokenIDs(key string, vocab int, def []int32) []int32 {
 	c.read[key] = true
+	if !c.present(key) {
+		return slices.DeleteFunc(slices.Clone(def), func(id int32) bool { return int(id) >= vocab })
+	}
 	if !c.has(key) {
 		return nil
 	}
@@ -162,21 +226,4 @@ func (c *config) finish() error {
 			hint: "the key may change what the model computes; if it does not, it belongs on the family's list of harmless keys"})
 	}
 	return c.err
-}
-
-// harmlessKeys are those of transformers' base class, and of the tools that write configs, that change nothing in a forward pass.
-var harmlessKeys = []string{
-	// provenance and storage
-	"_name_or_path", "transformers_version", "torch_dtype", "dtype", "tokenizer_class", "unsloth_version", "unsloth_fixed",
-	"transformers.js_config", "task_specific_params", "finetuning_task", "pretraining_dataset",
-	// choice of kernels
-	"use_cache", "_attn_implementation_autoset", "_attn_implementation", "attn_implementation", "_flash_attn_2_enabled",
-	// training
-	"initializer_range", "attention_dropout", "hidden_dropout", "neftune_noise_alpha",
-	// shape of what transformers returns
-	"output_attentions", "output_hidden_states", "return_dict", "torchscript", "problem_type", "id2label", "label2id",
-	// generation, which is the caller's business here
-	"pad_token_id", "sep_token_id", "decoder_start_token_id", "max_length", "max_sequence_length", "min_length", "do_sample",
-	"early_stopping", "num_beams", "temperature", "top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty",
-	"no_repeat_ngram_size", "max_new_tokens",
 }

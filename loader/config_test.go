@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -31,44 +32,69 @@ func isUnsupported(err error) bool {
 	return errors.As(err, &e)
 }
 
-func TestDefaultSpellings(t *testing.T) {
+// tables are the frequencies that transformers computes, by the name of the kind of layer.
+type tables map[string]struct {
+	InvFreq []float64 `json:"inv_freq"`
+	Scale   float64   `json:"attention_scaling"`
+}
+
+// compare holds one table of the spec against the golden one.
+func (want tables) compare(t *testing.T, name, key string, got *rope.Table) {
+	t.Helper()
+	w, ok := want[key]
+	if !ok || len(w.InvFreq) != got.Planes() || math.Abs(got.Scale-w.Scale) > 1e-6*w.Scale {
+		t.Errorf("%s: %s: got %d planes, factor %v, want %d, %v", name, key, got.Planes(), got.Scale, len(w.InvFreq), w.Scale)
+		return
+	}
+	for i, f := range got.InvFreq {
+		if math.Abs(f-w.InvFreq[i]) > 1e-6*w.InvFreq[i] {
+			t.Errorf("%s: %s: plane %d: got %v, want %v", name, key, i, f, w.InvFreq[i])
+		}
+	}
+}
+
+// All spellings of a group mean the same.
+func TestSpellings(t *testing.T) {
 	var g struct {
 		Groups map[string]struct {
-			Rope map[string]struct {
-				InvFreq []float64 `json:"inv_freq"`
-			}
+			Rope    tables
 			Configs map[string]json.RawMessage
 		}
 	}
 	if err := json.Unmarshal(read(t, spellings, "golden.json"), &g); err != nil {
 		t.Fatal(err)
 	}
-	want := g.Groups["default"].Rope["all"].InvFreq
-	for name := range g.Groups["default"].Configs {
-		s, err := loader.ParseConfig(read(t, spellings, "default", name+".json"), nil)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		tab, err := rope.New(s.Rope, s.HeadDim, s.MaxPositions)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if len(tab.InvFreq) != len(want) {
-			t.Fatalf("%s: got %d planes, want %d", name, len(tab.InvFreq), len(want))
-		}
-		for i, w := range tab.InvFreq {
-			if math.Abs(w-want[i]) > 1e-6*want[i] {
-				t.Errorf("%s: plane %d: got %v, want %v", name, i, w, want[i])
+	ran := 0
+	for group, want := range g.Groups {
+		var first *loader.Spec
+		for name := range want.Configs {
+			s, err := loader.ParseConfig(read(t, spellings, group, name+".json"), nil)
+			if err != nil {
+				t.Errorf("%s/%s: %v", group, name, err)
+				continue
+			}
+			ran++
+			s.Params.Layer = nil // functions are equal to nothing
+			if first == nil {
+				first = &s
+			} else if !reflect.DeepEqual(*first, s) {
+				t.Errorf("%s/%s: got %+v, want %+v as another spelling", group, name, s, *first)
+			}
+			for _, k := range s.Kinds {
+				key := "all"
+				if _, one := want.Rope[key]; !one {
+					key = map[bool]string{true: "sliding_attention", false: "full_attention"}[k.Window > 0]
+				}
+				tab, err := rope.New(s.Tables[k.Table], s.HeadDim, 20)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want.Rope.compare(t, group+"/"+name, key, tab)
 			}
 		}
 	}
-	for name := range g.Groups["scaled"].Configs {
-		_, err := loader.ParseConfig(read(t, spellings, "scaled", name+".json"), nil)
-		if !isUnsupported(err) || !strings.Contains(err.Error(), `"linear"`) || !strings.Contains(err.Error(), "llama3") {
-			t.Errorf("scaled/%s: got %v, want unsupported, naming the type and what is supported", name, err)
-		}
+	if ran != 13 {
+		t.Errorf("compared %d spellings, want 13", ran)
 	}
 }
 
@@ -78,15 +104,19 @@ func TestMalformedConfigs(t *testing.T) {
 		contains    string
 	}{
 		"unknown_rope_type":        {true, `rope_scaling.rope_type: got "spiral"`},
-		"missing_factor":           {true, `rope_scaling.rope_type: got "linear"`},
-		"longrope_wrong_length":    {true, `rope_scaling.rope_type: got "longrope"`},
-		"odd_rotary_dim":           {true, `architectures: got "StableLmForCausalLM"`},
-		"layer_types_wrong_length": {true, `architectures: got "Olmo3ForCausalLM"`},
+		"missing_factor":           {false, "config.json: rope_scaling.factor: got nothing, want a number"},
+		"longrope_wrong_length":    {false, "longrope: short_factor: got 2 factors, want 6"},
+		"odd_rotary_dim":           {false, "config.json: partial_rotary_factor: got 0.3125, want an even number of rotated dimensions, not 5 of 16"},
+		"layer_types_wrong_length": {false, `config.json: layer_types: got ["sliding_attention"], want one entry for each of the 2 layers`},
 		"kv_heads_not_a_divisor":   {false, "config.json: num_key_value_heads: got 3, want a divisor of the 4 query heads"},
 		"negative_theta":           {false, "config.json: rope_theta: got -10000"},
 		"llama3_missing_key":       {false, "config.json: rope_scaling.low_freq_factor: got nothing"},
 	} {
 		_, err := loader.ParseConfig(read(t, spellings, "malformed", name+".json"), nil)
+		var bad *loader.ConfigError
+		if !tc.unsupported && !errors.As(err, &bad) {
+			t.Errorf("%s: got %v, want a *ConfigError", name, err)
+		}
 		if err == nil || !strings.Contains(err.Error(), tc.contains) || isUnsupported(err) != tc.unsupported {
 			t.Errorf("%s: got %v, want an error with %q, unsupported %v", name, err, tc.contains, tc.unsupported)
 		}
@@ -141,8 +171,8 @@ func TestLlama3Spellings(t *testing.T) {
 		s, err := loader.ParseConfig(base(change), nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if s.Rope != want {
-			t.Errorf("%s: got %+v, want %+v", name, s.Rope, want)
+		} else if !reflect.DeepEqual(s.Tables, []rope.Config{want}) {
+			t.Errorf("%s: got %+v, want %+v", name, s.Tables, want)
 		}
 	}
 }
@@ -153,8 +183,8 @@ func TestLlamaDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(s.KVHeads, s.MaxPositions, s.NormEps, s.Activation, s.Rope.Theta, s.Rope.Type, s.Tied, s.HeadDim, s.Names.Head, s.Names.Layer(1).QBias)
-	if want := fmt.Sprint(4, 2048, 1e-6, "silu", 10000.0, "default", false, 16, "lm_head.weight", ""); got != want {
+	got := fmt.Sprint(s.KVHeads, s.MaxPositions, s.NormEps, s.Activation, s.Tables[0].Theta, s.Tables[0].Type, s.Tied, s.HeadDim, s.Params.Head.Views[0].Tensor, s.Params.Layer(1).QBias.Has())
+	if want := fmt.Sprint(4, 2048, 1e-6, "silu", 10000.0, "default", false, 16, "lm_head.weight", false); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -170,13 +200,17 @@ func TestHarmlessConfigs(t *testing.T) {
 		"layer types":             {"layer_types": []string{"full_attention", "full_attention"}},
 		"partial, default ladder": {"partial_rotary_factor": 0.5},
 		"pretraining_tp":          {"pretraining_tp": 1},
+		"swiglu said twice":       {"activation": "swiglu"},
+		"switches left off":       {"qk_layernorm": false, "use_parallel_residual": false, "use_qkv_bias": false, "full_attn_mod": 1, "use_mrope": false, "is_decoder": false},
+		"a dump of everything":    {"num_beam_groups": 1, "chunk_size_feed_forward": 0, "pruned_heads": object{}, "output_scores": false, "use_bfloat16": false, "model_max_length": 9},
+		"provenance of a table":   {"rope_scaling": object{"type": "yarn", "factor": 4, "original_max_position_embeddings": 64, "finetuned": true}},
 		"whole float":             {"vocab_size": 100.0},
 	} {
 		s, err := loader.ParseConfig(base(change), nil)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if s.Rope.RotaryDim != s.HeadDim {
-			t.Errorf("%s: got %d rotary dimensions, want the head's %d", name, s.Rope.RotaryDim, s.HeadDim)
+		} else if s.Tables[0].RotaryDim != s.HeadDim {
+			t.Errorf("%s: got %d rotary dimensions, want the head's %d", name, s.Tables[0].RotaryDim, s.HeadDim)
 		}
 	}
 }
@@ -192,8 +226,8 @@ func TestRefusedConfigs(t *testing.T) {
 		"case is a difference": {object{"Rope_Theta": 5e5}, true, "Rope_Theta"},
 		"unknown rope key":     {object{"rope_scaling": with(llama3, "attention_factor", 2)}, true, "rope_scaling.attention_factor: got 2"},
 		"default with factor":  {object{"rope_parameters": object{"rope_theta": 1e4, "factor": 8}}, true, "rope_parameters.factor"},
-		"quantised":            {object{"quantization_config": object{"bits": 4}}, true, "quantization_config"},
-		"activation":           {object{"hidden_act": "gelu"}, true, `hidden_act: got "gelu", which is not supported, want "silu"`},
+		"quantised":            {object{"quantization_config": object{"bits": 4}}, true, "quantization_config: got {"},
+		"activation":           {object{"hidden_act": "relu"}, true, `hidden_act: got "relu", which is not supported, want "silu", "gelu"`},
 		"tensor parallel":      {object{"pretraining_tp": 2}, true, "pretraining_tp: got 2"},
 		"window":               {object{"sliding_window": 128}, true, "sliding_window: got 128"},
 		"sliding layer":        {object{"layer_types": []string{"full_attention", "sliding_attention"}}, true, "layer_types"},
@@ -201,7 +235,9 @@ func TestRefusedConfigs(t *testing.T) {
 		"interleaved":          {object{"rope_interleaved": true}, true, "rope_interleaved"},
 		"partial and llama3":   {object{"partial_rotary_factor": 0.5, "rope_scaling": llama3}, true, "partial_rotary_factor: got 0.5"},
 		"partial in block":     {object{"rope_scaling": with(llama3, "partial_rotary_factor", 0.5)}, true, "rope_scaling.partial_rotary_factor"},
-		"architecture":         {object{"architectures": []string{"GPT2LMHeadModel"}}, true, `architectures: got "GPT2LMHeadModel", which is not supported, want one of LlamaForCausalLM`},
+		"switch on":            {object{"qk_layernorm": true}, true, "qk_layernorm: got true"},
+		"another activation":   {object{"activation": "geglu"}, true, `activation: got "geglu"`},
+		"architecture":         {object{"architectures": []string{"GPT2LMHeadModel"}}, true, `architectures: got "GPT2LMHeadModel", which is not supported, want one of CohereForCausalLM, GPTNeoX`},
 		"two architectures":    {object{"architectures": []string{"LlamaForCausalLM", "X"}}, false, "architectures"},
 		"no architectures":     {object{"architectures": nil}, false, "architectures: got nothing"},
 		"model type":           {object{"model_type": "mistral"}, false, `model_type: got "mistral"`},
@@ -216,13 +252,12 @@ func TestRefusedConfigs(t *testing.T) {
 		"vast head":            {object{"head_dim": 1 << 30}, false, "head_dim: got 1073741824, want an even number up to 65536"},
 		"more heads than dims": {object{"hidden_size": 1, "num_attention_heads": 1, "num_key_value_heads": 1}, false, "head_dim: got 1"},
 		"odd head":             {object{"head_dim": 15}, false, "head_dim"},
-		"layer types length":   {object{"layer_types": []string{"full_attention"}}, false, "layer_types: got 1 entries"},
+		"layer types length":   {object{"layer_types": []string{"full_attention"}}, false, `layer_types: got ["full_attention"], want one entry for each of the 2 layers`},
 		"types disagree":       {object{"rope_scaling": with(llama3, "type", "default")}, false, "rope_scaling.type"},
 		"thetas disagree":      {object{"rope_theta": 1e4, "rope_parameters": with(llama3, "rope_theta", 5e5)}, false, "rope_parameters.rope_theta: got 500000"},
 		"two rope blocks":      {object{"rope_scaling": llama3, "rope_parameters": llama3}, false, "rope_parameters: got it beside rope_scaling"},
 		"scaling without type": {object{"rope_scaling": object{"factor": 8}}, false, "rope_scaling.rope_type: got nothing"},
 		"low above high":       {object{"rope_scaling": with(llama3, "low_freq_factor", 8)}, false, "high_freq_factor"},
-		"no original length":   {object{"rope_scaling": with(llama3, "original_max_position_embeddings", nil)}, false, "original_max_position_embeddings"},
 		"eos outside":          {object{"eos_token_id": 100}, false, "eos_token_id: got 100"},
 		"eos text":             {object{"eos_token_id": "</s>"}, false, "eos_token_id"},
 	} {
@@ -299,16 +334,37 @@ func FuzzParseConfig(f *testing.F) {
 	f.Add(base(nil), []byte(`{"eos_token_id":[1,2]}`))
 	f.Add(base(object{"rope_scaling": llama3, "head_dim": 8}), []byte(nil))
 	f.Add(base(object{"rope_theta": nil, "rope_parameters": object{"full_attention": with(llama3, "rope_theta", 5e5)}}), []byte(nil))
+	configs, err := filepath.Glob("testdata/parity/*/config.json")
+	if err != nil || len(configs) != cases {
+		f.Fatalf("got %d configs (%v), want %d", len(configs), err, cases)
+	}
+	for _, path := range configs {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(text, []byte(nil))
+	}
 	f.Fuzz(func(t *testing.T, config, generation []byte) {
 		s, err := loader.ParseConfig(config, generation)
 		if err != nil {
 			return
 		}
+		if len(s.Kinds) != s.Layers {
+			t.Errorf("got %d kinds of %d layers", len(s.Kinds), s.Layers)
+		}
+		for _, p := range append(s.Params.Outer(), s.Params.Layer(s.Layers-1).Q) {
+			if p.Has() && p.Elements() <= 0 {
+				t.Errorf("accepted a parameter of shape %v", p.Shape)
+			}
+		}
 		if s.Layers <= 0 || s.Vocab <= 0 || s.Group()*s.KVHeads != s.Heads || s.HeadDim%2 != 0 {
 			t.Errorf("accepted %+v", s)
 		}
-		if _, err := rope.New(s.Rope, s.HeadDim, s.MaxPositions); err != nil {
-			t.Errorf("accepted a table that cannot be built: %v", err)
+		for _, table := range s.Tables {
+			if _, err := rope.New(table, s.HeadDim, s.MaxPositions); err != nil {
+				t.Errorf("accepted a table that cannot be built: %v", err)
+			}
 		}
 	})
 }

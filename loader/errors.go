@@ -11,6 +11,25 @@ import (
 	"github.com/headscope/headscope/loader/rope"
 )
 
+// ConfigError says that a config has a value that no model can have, or none where one is needed. The command exits with 3, as it does
+// for what is not supported.
+type ConfigError struct {
+	File string // e.g. "config.json"
+	Key  string // path of the key in it, e.g. "rope_scaling.factor"
+	Got  string // value, as JSON, or "nothing"
+	Want string // what would be accepted
+	Err  error  // of a room below, which then is the text after File
+}
+
+func (e *ConfigError) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: %v", e.File, e.Err)
+	}
+	return fmt.Sprintf("%s: %s: got %s, want %s", e.File, e.Key, e.Got, e.Want)
+}
+
+func (e *ConfigError) Unwrap() error { return e.Err }
+
 // UnsupportedError says that a checkpoint asks for something this module does not compute. It is about the checkpoint, not about a
 // defect of it: transformers may well run it. The command exits with 3.
 type UnsupportedError struct {

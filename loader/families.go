@@ -4,17 +4,48 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 )
 
-// families maps the architecture of config.json to the reader of its family.
-var families = map[string]func(*config) Spec{
-	"LlamaForCausalLM": llama,
+// family is an architecture's entry.
+type family struct {
+	read   func(*config) Spec
+	models string // well-known checkpoints of it
 }
+
+// families maps the architecture of config.json to the reader of its family.
+var families = map[string]family{
+	"CohereForCausalLM":              {cohere, "Command R, Aya 23"},
+	"GPTNeoXForCausalLM":             {gptNeoX, "Pythia, GPT-NeoX-20B"},
+	"Gemma2ForCausalLM":              {gemma2, "Gemma 2"},
+	"Gemma3ForCausalLM":              {gemma3, "Gemma 3 270M and 1B"},
+	"Gemma3ForConditionalGeneration": {gemma3Vision, "Gemma 3 4B, 12B and 27B, without images"},
+	"GemmaForCausalLM":               {gemma, "Gemma"},
+	"Glm4ForCausalLM":                {glm4, "GLM-4-0414"},
+	"GlmForCausalLM":                 {glm, "GLM-4-9B in transformers' layout, GLM-Edge"},
+	"GraniteForCausalLM":             {granite, "Granite 3, dense"},
+	"LlamaForCausalLM":               {llama, "Llama 2 and 3, SmolLM2, Falcon3, Yi, DeepSeek-LLM, TinyLlama"},
+	"MistralForCausalLM":             {mistral, "Mistral 7B, Nemo, Zephyr"},
+	"Olmo2ForCausalLM":               {olmo2, "OLMo 2"},
+	"Olmo3ForCausalLM":               {olmo3, "Olmo 3"},
+	"OlmoForCausalLM":                {olmo, "OLMo"},
+	"Phi3ForCausalLM":                {phi3, "Phi-3 and Phi-3.5 mini and medium, Phi-4, Phi-4-mini"},
+	"Qwen2ForCausalLM":               {qwen2, "Qwen2, Qwen2.5, DeepSeek-R1-Distill-Qwen"},
+	"Qwen3ForCausalLM":               {qwen3, "Qwen3, dense"},
+	"SmolLM3ForCausalLM":             {smolLM3, "SmolLM3"},
+	"StableLmForCausalLM":            {stableLM, "StableLM 2, StableLM 3B"},
+}
+
+// otherParts are the tensors of an architecture that the decoder does not use.
+var otherParts = map[string]*regexp.Regexp{"Gemma3ForConditionalGeneration": gemma3VisionTensors}
 
 // Architectures lists what Open can read, sorted.
 func Architectures() []string { return slices.Sorted(maps.Keys(families)) }
+
+// Models names well-known checkpoints of an architecture that Open can read, for people; empty for another.
+func Models(architecture string) string { return families[architecture].models }
 
 // ParseConfig reads the text of a config.json, and of a generation_config.json where there is one (nil otherwise). Spec.DType stays
 // empty: it is a property of the weights.
@@ -29,19 +60,19 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if c.has("quantization_config") {
-		c.refuse("quantization_config", "float weights", "use the checkpoint before quantisation")
-		return Spec{}, c.err
+	if err := refuseQuantised(c); err != nil {
+		return Spec{}, err
 	}
 	c.ignore(harmlessKeys...)
-	s := families[arch](c)
+	s := families[arch].read(c)
 	s.Architecture = arch
-	s.EOS, s.BOS = c.tokenIDs("eos_token_id", s.Vocab), c.tokenIDs("bos_token_id", s.Vocab)
+	s.EOS, s.BOS = c.tokenIDs("eos_token_id", s.Vocab, s.EOS), c.tokenIDs("bos_token_id", s.Vocab, s.BOS)
+	neutral(c, &s)
 	if err := c.finish(); err != nil {
 		return Spec{}, err
 	}
 	if s.Heads%s.KVHeads != 0 {
-		return Spec{}, fmt.Errorf("%s: num_key_value_heads: got %d, want a divisor of the %d query heads", configFile, s.KVHeads, s.Heads)
+		return Spec{}, &ConfigError{File: configFile, Key: "num_key_value_heads", Got: fmt.Sprint(s.KVHeads), Want: fmt.Sprintf("a divisor of the %d query heads", s.Heads)}
 	}
 	if generationJSON == nil {
 		return s, nil
@@ -50,10 +81,10 @@ func ParseConfig(configJSON, generationJSON []byte) (Spec, error) {
 	if err != nil {
 		return Spec{}, err
 	}
-	if ids := g.tokenIDs("eos_token_id", s.Vocab); ids != nil {
+	if ids := g.tokenIDs("eos_token_id", s.Vocab, nil); ids != nil {
 		s.EOS = ids
 	}
-	if ids := g.tokenIDs("bos_token_id", s.Vocab); ids != nil {
+	if ids := g.tokenIDs("bos_token_id", s.Vocab, nil); ids != nil {
 		s.BOS = ids
 	}
 	return s, g.err // the other keys choose how to sample, which is the caller's business
@@ -70,30 +101,11 @@ func architecture(c *config) (string, error) {
 	if c.err != nil {
 		return "", c.err
 	}
-	if families[list[0]] == nil {
+	if families[list[0]].read == nil {
 		return "", &UnsupportedError{File: c.file, Key: "architectures", Got: fmt.Sprintf("%q", list[0]),
 			Want: "one of " + strings.Join(Architectures(), ", "), hint: "base models without a language-model head and other families are not read"}
 	}
 	return list[0], nil
-}
-
-// headDim reads head_dim, hidden/heads where it is absent.
-func headDim(c *config, hidden, heads int) int {
-	const largest = 1 << 16 // bounds what a hostile file makes us allocate for its table
-	d := c.integer("head_dim", 0)
-	if c.err != nil {
-		return 0
-	}
-	if d == 0 && hidden%heads != 0 {
-		c.want("hidden_size", fmt.Sprint(hidden), fmt.Sprintf("a multiple of the %d heads, or a head_dim", heads))
-	}
-	if d == 0 {
-		d = hidden / heads
-	}
-	if d%2 != 0 || d == 0 || d > largest {
-		c.want("head_dim", fmt.Sprint(d), fmt.Sprintf("an even number up to %d", largest))
-	}
-	return d
 }
 
 // quoted prints v as JSON for an error message.

@@ -11,6 +11,8 @@ import (
 	"strings"
 )
 
+const defaultRevision = "main"
+
 // hubRef is org/name[@rev] as the Hugging Face cache knows it.
 type hubRef struct{ org, name, rev string }
 
@@ -19,11 +21,11 @@ var (
 	commitHash = regexp.MustCompile(`^[0-9a-f]{40}$`)
 )
 
-// parseHubRef reads org/name[@rev]; rev is "main" where none is given. Parts that could leave the cache's folder are refused.
+// parseHubRef reads org/name[@rev]; rev is main where none is given. Parts that could leave the cache's folder are refused.
 func parseHubRef(ref string) (hubRef, bool) {
 	repo, rev, given := strings.Cut(ref, "@")
 	if !given {
-		rev = "main"
+		rev = defaultRevision
 	}
 	org, name, ok := strings.Cut(repo, "/")
 	if !ok || !repoPart.MatchString(org) || !repoPart.MatchString(name) {
@@ -64,7 +66,7 @@ func (r hubRef) find(cache string) (dir, commit string, err error) {
 			return "", "", err
 		}
 		return "", "", &hintError{fmt.Errorf("%s/%s: not in the Hugging Face cache %s: %w", r.org, r.name, cache, fs.ErrNotExist),
-			fmt.Sprintf("fetch it with `hf download %s/%s`, or give the folder it lies in", r.org, r.name)}
+			fmt.Sprintf("fetch it with `%s`, or give the folder it lies in", r.download())}
 	}
 	commit = r.rev
 	if !commitHash.MatchString(r.rev) {
@@ -83,10 +85,18 @@ func (r hubRef) find(cache string) (dir, commit string, err error) {
 	return dir, commit, nil
 }
 
+// download is the command that fetches the revision.
+func (r hubRef) download() string {
+	if r.rev == defaultRevision {
+		return fmt.Sprintf("hf download %s/%s", r.org, r.name)
+	}
+	return fmt.Sprintf("hf download %s/%s --revision %s", r.org, r.name, r.rev)
+}
+
 func (r hubRef) noRevision(repo string) error {
-	hint := "the cache has no revision of this model at all"
+	hint := "fetch it with `" + r.download() + "`"
 	if have := revisions(repo); len(have) > 0 {
-		hint = "the cache has " + strings.Join(have, ", ")
+		hint += "; the cache has " + strings.Join(have, ", ")
 	}
 	return &hintError{fmt.Errorf("%s/%s: revision %q is not in the Hugging Face cache: %w", r.org, r.name, r.rev, fs.ErrNotExist), hint}
 }

@@ -43,10 +43,10 @@ func Open(ref string) (*Checkpoint, error) {
 	}
 	c := &Checkpoint{Ref: ref, Dir: dir, Revision: revision}
 	if err := c.readConfig(); err != nil {
-		return nil, err
+		return nil, incomplete(err, ref, revision)
 	}
 	if c.Weights, err = openWeights(ref, dir); err != nil {
-		return nil, err
+		return nil, incomplete(err, ref, revision)
 	}
 	if err := c.check(); err != nil {
 		if closeErr := c.Close(); closeErr != nil {
@@ -55,6 +55,19 @@ func Open(ref string) (*Checkpoint, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// incomplete adds how the rest is fetched to an error about files that are not in a snapshot of the cache: a download may have stopped, or
+// have been of some files alone.
+func incomplete(err error, ref, revision string) error {
+	hub, ok := parseHubRef(ref)
+	var none *safetensors.OpenError
+	var index *safetensors.IndexError
+	gone := errors.As(err, &none) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &index) && index.Rule == safetensors.RuleShardMissing
+	if !ok || revision == "" || !gone {
+		return err
+	}
+	return &hintError{err, "the snapshot is not complete: `" + hub.download() + "` fetches what is missing"}
 }
 
 // Close unmaps the weights; views of them end with it.
@@ -78,26 +91,42 @@ func (c *Checkpoint) readConfig() error {
 	return withHint(err, "the file is damaged or was changed by hand: fetch it again")
 }
 
+// mismatchHint goes with weights that are not those of the config.
+const mismatchHint = "config.json and the weights are of two checkpoints, or the download is incomplete: fetch them again"
+
 func (c *Checkpoint) check() error {
-	if err := checkWeights(&c.Spec, c.Weights); err != nil {
-		return withHint(err, "config.json and the weights are of two checkpoints, or the download is incomplete: fetch them again")
+	copies, err := checkWeights(&c.Spec, c.Weights)
+	if err != nil {
+		return withHint(err, mismatchHint)
 	}
+	for _, name := range copies {
+		if err := checkTiedHead(&c.Spec, c.Weights, name); err != nil {
+			return withHint(err, mismatchHint)
+		}
+	}
+	return c.readTokenizer()
+}
+
+// readTokenizer loads the folder's tokenizer, if it has one.
+func (c *Checkpoint) readTokenizer() error {
 	if _, err := os.Stat(filepath.Join(c.Dir, tokenizerFile)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
 		return err
 	}
-	var err error
-	if c.Tokenizer, err = tokenizer.Load(c.Dir); errors.Is(err, tokenizer.ErrUnsupported) {
+	t, err := tokenizer.Load(c.Dir)
+	if errors.Is(err, tokenizer.ErrUnsupported) {
 		return &UnsupportedError{File: tokenizerFile, Err: err}
-	} else if err != nil {
+	}
+	if err != nil {
 		return withHint(err, "the tokenizer's files are damaged or were changed by hand: fetch them again")
 	}
-	if n := c.Tokenizer.VocabSize(); n > c.Spec.Vocab {
+	if n := t.VocabSize(); n > c.Spec.Vocab {
 		return &hintError{fmt.Errorf("%s: got %d tokens, want at most the %d rows of the embedding", tokenizerFile, n, c.Spec.Vocab),
 			"the tokenizer belongs to another checkpoint, or tokens were added without resizing the embedding"}
 	}
+	c.Tokenizer = t
 	return nil
 }
 

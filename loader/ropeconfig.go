@@ -3,11 +3,22 @@ package loader
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/headscope/headscope/loader/rope"
 )
+
+// ropeDefaults is what a family's class takes for rotary keys that are absent, and how it departs from the others.
+type ropeDefaults struct {
+	theta    float64
+	partial  float64 // part of a head that rotates; 0 = the class takes no notice of it with default frequencies, and fails with scaled ones
+	original int     // original_max_position_embeddings, where the class has a default
+
+	thetaKey, partialKey string   // root keys, where they are not rope_theta and partial_rotary_factor
+	longrope             []string // other names of the type
+}
 
 // ropeParameters reads the rotary part of a config with one table for all layers, in any of the four spellings found in checkpoints:
 //
@@ -16,122 +27,258 @@ import (
 //	"rope_parameters": {"rope_theta": b, "rope_type": ..., ...}
 //	"rope_parameters": {"full_attention": {"rope_theta": b, "rope_type": ..., ...}}
 //
-// Two places that disagree are an error, never a choice. For the last one transformers 5.24.0 silently uses base 10000 in the llama
-// class; here it means what it says.
-func ropeParameters(c *config, defaultTheta float64) rope.Config {
-	theta := c.float("rope_theta", 0)
-	scaling, parameters := c.object("rope_scaling"), c.object("rope_parameters")
-	if scaling != nil && parameters != nil {
-		c.want("rope_parameters", "it beside rope_scaling", "one of the two")
+// Two places that disagree are an error, never a choice. For the last one transformers 5.24.0 silently uses the class's base without
+// scaling where the class has one table; here it means what it says.
+func ropeParameters(c *config, s *Spec, d ropeDefaults) rope.Config {
+	block, scaling := ropeBlock(c)
+	nested := false
+	if block != nil && !scaling {
+		block, nested = unnest(c, block)
 	}
-	block := scaling
-	if parameters != nil {
-		block = unnest(c, parameters)
-	}
-	out := rope.Config{Type: "default", Theta: theta}
-	if block != nil {
-		out = ropeBlock(block, theta, scaling != nil)
-		c.failIf(block.finish())
-	}
-	if out.Theta == 0 {
-		out.Theta = defaultTheta
-	}
-	return out
+	root := c.float(ropeThetaKey(d), 0)
+	return ropeTable(c, s, ropeSource{block: block, typeRequired: scaling, nested: nested, rootTheta: root}, d)
 }
 
-// failIf records err unless it is nil.
-func (c *config) failIf(err error) {
-	if err != nil {
-		c.fail(err)
+func ropeThetaKey(d ropeDefaults) string {
+	if d.thetaKey != "" {
+		return d.thetaKey
 	}
+	return "rope_theta"
+}
+
+// layerRope is what a class with a table for full and one for sliding layers takes for absent keys.
+type layerRope struct {
+	full, local ropeDefaults
+	localKey    string // root key with the base of the sliding layers, if the class has one
+}
+
+// ropeByLayer reads the tables of such a class and gives each layer its own. In their older spelling rope_theta and rope_scaling are those
+// of the full layers alone.
+func ropeByLayer(c *config, s *Spec, sliding []bool, d layerRope) {
+	block, scaling := ropeBlock(c)
+	fullFrom, localFrom := ropeSource{rootTheta: c.float("rope_theta", 0), nested: true}, ropeSource{nested: true}
+	if d.localKey != "" {
+		localFrom.rootTheta = c.float(d.localKey, 0)
+	}
+	switch {
+	case block == nil:
+	case scaling:
+		fullFrom.block, fullFrom.typeRequired = block, true
+	case !block.present(fullAttention) && !block.present(slidingAttention):
+		c.refuse("rope_parameters", "them by layer type, under full_attention and sliding_attention", "transformers' class overlooks flat ones")
+	default:
+		fullFrom.block, localFrom.block = block.object(fullAttention), block.object(slidingAttention)
+		c.failIf(block.finish())
+	}
+	tables := []rope.Config{ropeTable(c, s, fullFrom, d.full), ropeTable(c, s, localFrom, d.local)}
+	for l := range s.Kinds {
+		t := tables[0]
+		if sliding[l] {
+			t = tables[1]
+		}
+		at := slices.IndexFunc(s.Tables, func(have rope.Config) bool { return reflect.DeepEqual(have, t) })
+		if at < 0 {
+			at, s.Tables = len(s.Tables), append(s.Tables, t)
+		}
+		s.Kinds[l].Table = at
+	}
+}
+
+// ropeBlock returns rope_scaling or rope_parameters, whichever there is, and whether it is the former.
+func ropeBlock(c *config) (block *config, scaling bool) {
+	old, block := c.object("rope_scaling"), c.object("rope_parameters")
+	if old != nil && block != nil {
+		c.want("rope_parameters", "it beside rope_scaling", "one of the two")
+	}
+	if old != nil {
+		return old, true
+	}
+	return block, false
 }
 
 // unnest returns the parameters of the full layers where they are given by layer type.
-func unnest(c, parameters *config) *config {
-	const full = "full_attention"
-	nested := false
-	for _, layerType := range []string{full, "sliding_attention", "chunked_attention", "linear_attention"} {
+func unnest(c, parameters *config) (block *config, nested bool) {
+	for _, layerType := range []string{fullAttention, slidingAttention, "chunked_attention", "linear_attention"} {
 		if !parameters.has(layerType) {
 			continue
 		}
 		nested = true
-		if layerType != full {
-			parameters.refuse(layerType, "full_attention, the one kind of layer of this family", "")
+		if layerType != fullAttention {
+			parameters.refuse(layerType, fullAttention+", the one kind of layer of this family", "")
 		}
 	}
 	if !nested {
-		return parameters
+		return parameters, false
 	}
-	block := parameters.object(full)
+	block = parameters.object(fullAttention)
 	c.failIf(parameters.finish())
-	return block
+	return block, true
 }
 
-// ropeBlock reads one set of rope parameters. theta is that of the root, 0 where there is none.
-func ropeBlock(b *config, theta float64, typeRequired bool) rope.Config {
-	out := rope.Config{Type: ropeType(b, typeRequired), Theta: theta}
-	if inner := b.float("rope_theta", 0); inner != 0 {
-		if theta != 0 && theta != inner {
-			b.want("rope_theta", fmt.Sprint(inner), fmt.Sprintf("the %v of the root key rope_theta", theta))
+// ropeSource is where the parameters of one table stand.
+type ropeSource struct {
+	block        *config // nil: none, the table is plain
+	typeRequired bool    // the block has no default type
+	nested       bool    // the block is inside another, by layer type
+	rootTheta    float64 // rope_theta beside the block, 0 where there is none
+}
+
+// ropeTable reads one table, checks it by building it, and leaves no key of its block unread.
+func ropeTable(c *config, s *Spec, from ropeSource, d ropeDefaults) rope.Config {
+	out := rope.Config{Type: "default", Theta: from.rootTheta}
+	if b := from.block; b != nil {
+		out.Type = ropeType(b, from.typeRequired, d)
+		if inner := b.float("rope_theta", 0); inner != 0 {
+			if out.Theta != 0 && out.Theta != inner {
+				b.want("rope_theta", fmt.Sprint(inner), fmt.Sprintf("the %v of the root key %s", out.Theta, ropeThetaKey(d)))
+			}
+			out.Theta = inner
 		}
-		out.Theta = inner
+		readScaling(c, from, &out, s.MaxPositions, d.original)
 	}
-	if !slices.Contains(rope.Types(), out.Type) {
-		key := "rope_type"
-		if !b.has(key) {
-			key = "type"
-		}
-		b.refuse(key, "one of "+strings.Join(rope.Types(), ", "), "")
-		return out
+	out.Theta = or(out.Theta, d.theta)
+	if out.OriginalMaxPositions == 0 {
+		c.ignore("original_max_position_embeddings") // says how the checkpoint came about
 	}
-	// As at the root: transformers ignores it beside default frequencies and fails on it beside scaled ones.
-	if partial := b.float("partial_rotary_factor", 1); partial != 1 && out.Type != "default" {
-		b.refuse("partial_rotary_factor", "1 beside scaled frequencies", "")
+	out.RotaryDim = rotaryDim(c, s, d, from.block, out.Type)
+	if from.block != nil {
+		c.failIf(from.block.finish())
 	}
-	if out.Type != "llama3" {
-		return out
-	}
-	for _, k := range []struct {
-		name string
-		to   *float64
-	}{{"factor", &out.Factor}, {"low_freq_factor", &out.LowFreqFactor}, {"high_freq_factor", &out.HighFreqFactor}} {
-		if *k.to = b.float(k.name, 0); *k.to == 0 {
-			b.want(k.name, "nothing", "a number, which llama3 frequencies need")
-		}
-	}
-	out.OriginalMaxPositions = b.integer("original_max_position_embeddings", required)
+	checkRope(c, s, out)
 	return out
 }
 
+// readScaling reads the keys of the table's type, which are those that transformers' _compute_*_parameters read.
+func readScaling(c *config, from ropeSource, out *rope.Config, maxPositions, original int) {
+	b := from.block
+	number := func(key string, to *float64) {
+		if *to = b.float(key, 0); *to == 0 {
+			b.want(key, "nothing", "a number, which "+out.Type+" frequencies need")
+		}
+	}
+	switch out.Type {
+	case "default":
+	case "linear":
+		number("factor", &out.Factor)
+	case "dynamic":
+		number("factor", &out.Factor)
+		out.MaxPositions = maxPositions
+	case "llama3":
+		number("factor", &out.Factor)
+		number("low_freq_factor", &out.LowFreqFactor)
+		number("high_freq_factor", &out.HighFreqFactor)
+		out.OriginalMaxPositions = originalLength(c, from, original, maxPositions)
+	case "yarn":
+		if out.Factor = b.float("factor", 0); out.Factor == 0 && !b.present("factor") {
+			number("factor", &out.Factor)
+		}
+		out.OriginalMaxPositions, out.MaxPositions = originalLength(c, from, original, maxPositions), maxPositions
+		out.BetaFast, out.BetaSlow = b.float("beta_fast", 0), b.float("beta_slow", 0)
+		out.MScale, out.MScaleAllDim = b.nonNegative("mscale", 0), b.nonNegative("mscale_all_dim", 0)
+		out.AttentionFactor = b.float("attention_factor", 0)
+		b.ignore("finetuned") // says how the checkpoint came about
+		if out.Untruncated = !b.boolean("truncate", true); out.Untruncated && from.nested {
+			b.refuse("truncate", "true", "transformers looks for this key outside of the layer types and does not see it here: write rope_parameters flat")
+		}
+	case "longrope":
+		b.value("short_factor", "a list of numbers", &out.ShortFactor)
+		b.value("long_factor", "a list of numbers", &out.LongFactor)
+		out.Factor, out.AttentionFactor = b.float("factor", 0), b.float("attention_factor", 0)
+		out.OriginalMaxPositions, out.MaxPositions = originalLength(c, from, original, maxPositions), maxPositions
+	}
+}
+
+// originalLength reads original_max_position_embeddings. As in transformers, the root key wins over the block's, and so does the class's
+// default of it, if there is one; def stands for all of them.
+func originalLength(c *config, from ropeSource, class, def int) int {
+	const key = "original_max_position_embeddings"
+	if root := c.integer(key, 0); root != 0 && !from.nested {
+		from.block.ignore(key)
+		return root
+	}
+	n := from.block.integer(key, or(class, def))
+	if class != 0 && n != class {
+		from.block.refuse(key, fmt.Sprint(class), "transformers' class looks for this key at the root alone: write it there")
+	}
+	return n
+}
+
+// rotaryDim returns how many dimensions of a head rotate: partial_rotary_factor of the block, of the root, or the class's.
+func rotaryDim(c *config, s *Spec, d ropeDefaults, block *config, ropeType string) int {
+	const key = "partial_rotary_factor"
+	rootKey := key
+	if d.partialKey != "" {
+		rootKey = d.partialKey
+	}
+	at, atKey, partial := c, rootKey, c.float(rootKey, 0)
+	if block != nil && block.float(key, 0) != 0 {
+		inner := block.float(key, 0)
+		if partial != 0 && partial != inner {
+			block.want(key, fmt.Sprint(inner), fmt.Sprintf("the %v of the root key", partial))
+		}
+		at, atKey, partial = block, key, inner
+	}
+	partial = or(partial, d.partial)
+	n := int(float64(s.HeadDim) * partial)
+	switch {
+	case partial == 0 || partial == 1:
+		return s.HeadDim
+	case d.partial == 0 && ropeType == "default":
+		return s.HeadDim
+	case d.partial == 0:
+		at.refuse(atKey, "1 beside scaled frequencies", "transformers fails on it as well")
+	case partial > 1:
+		at.want(atKey, fmt.Sprint(partial), "a part of a head, 0 to 1")
+	case n%2 != 0 || n == 0:
+		at.want(atKey, fmt.Sprint(partial), fmt.Sprintf("an even number of rotated dimensions, not %d of %d", n, s.HeadDim))
+	default:
+		return n
+	}
+	c.failIf(at.err)
+	return s.HeadDim
+}
+
 // ropeType reads the type under its new or its old name, which may stand together when they agree.
-func ropeType(b *config, typeRequired bool) string {
+func ropeType(b *config, typeRequired bool, d ropeDefaults) string {
 	name, old := b.text("rope_type", ""), b.text("type", "")
+	key := "rope_type"
 	switch {
 	case name != "" && old != "" && name != old:
 		b.want("type", quoted(old), "the "+quoted(name)+" of rope_type")
 	case name == "":
-		name = old
+		name, key = old, "type"
 	}
 	if name == "" {
 		if typeRequired {
-			b.want("rope_type", "nothing", "one of "+strings.Join(rope.Types(), ", "))
+			b.want("rope_type", "nothing", "one of "+strings.Join(RopeTypes(), ", "))
 		}
 		return "default"
+	}
+	if slices.Contains(d.longrope, name) {
+		return "longrope"
+	}
+	if !slices.Contains(RopeTypes(), name) {
+		b.refuse(key, "one of "+strings.Join(RopeTypes(), ", "), "")
 	}
 	return name
 }
 
+// RopeTypes lists the types of rotary tables that a family here reads. No published checkpoint of these families has proportional tables.
+func RopeTypes() []string {
+	return slices.DeleteFunc(rope.Types(), func(t string) bool { return t == "proportional" })
+}
+
 // checkRope builds the table once, so that what cannot be built is refused where the config is read.
-func checkRope(c *config, r rope.Config, headDim, maxPositions int) {
+func checkRope(c *config, s *Spec, r rope.Config) {
 	if c.err != nil {
 		return
 	}
-	_, err := rope.New(r, headDim, maxPositions)
+	_, err := rope.New(r, s.HeadDim, s.MaxPositions)
 	var unsupported *rope.UnsupportedError
 	if errors.As(err, &unsupported) {
-		err = &UnsupportedError{File: c.file, Key: "rope_type", Got: quoted(unsupported.Type), Want: "one of " + strings.Join(rope.Types(), ", ")}
+		err = &UnsupportedError{File: c.file, Key: "rope_type", Got: quoted(unsupported.Type), Want: "one of " + strings.Join(RopeTypes(), ", ")}
 	}
 	if err != nil {
-		c.fail(fmt.Errorf("%s: %w", c.file, err))
+		c.fail(&ConfigError{File: c.file, Err: err})
 	}
 }

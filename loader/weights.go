@@ -6,109 +6,130 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/headscope/headscope/loader/safetensors"
 )
 
-const (
-	headName    = "lm_head.weight"
-	weightsFile = "weights"
-)
+const weightsFile = "weights"
 
-// rotaryBuffer matches the frequency tables that old exports stored beside the weights. They follow from the config, and transformers
-// ignores them too.
-var rotaryBuffer = regexp.MustCompile(`^model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq$`)
+// storedBuffer matches the frequency tables and causal masks that old exports stored beside the weights. They follow from the config, and
+// transformers ignores them too.
+var storedBuffer = regexp.MustCompile(
+	`^(model\.(layers\.\d+\.self_attn\.)?rotary_emb\.inv_freq|gpt_neox\.layers\.\d+\.attention\.(rotary_emb\.inv_freq|bias|masked_bias))$`)
 
-// tensor is one that the spec asks for.
-type tensor struct {
-	name  string
-	shape []int
+// claim is what the spec wants of one stored tensor: which parameters take which of its rows.
+type claim struct {
+	name   string
+	blocks [][2]int // ranges of rows; nil where one parameter takes the whole tensor
+	shape  []int    // of the tensor; without its first axis where blocks are given
 }
 
-// layerTensors lists those of one layer, in the order of Names.
-func (s *Spec) layerTensors(layer int) []tensor {
-	n := s.Names.Layer(layer)
-	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
-	all := []tensor{
-		{n.InputNorm, []int{s.Hidden}},
-		{n.Q, []int{q, s.Hidden}}, {n.K, []int{kv, s.Hidden}}, {n.V, []int{kv, s.Hidden}}, {n.O, []int{s.Hidden, q}},
-		{n.QBias, []int{q}}, {n.KBias, []int{kv}}, {n.VBias, []int{kv}}, {n.OBias, []int{s.Hidden}},
-		{n.PostNorm, []int{s.Hidden}},
-		{n.Gate, []int{s.Intermediate, s.Hidden}}, {n.Up, []int{s.Intermediate, s.Hidden}}, {n.Down, []int{s.Hidden, s.Intermediate}},
-		{n.GateBias, []int{s.Intermediate}}, {n.UpBias, []int{s.Intermediate}}, {n.DownBias, []int{s.Hidden}},
-	}
-	return slices.DeleteFunc(all, func(t tensor) bool { return t.name == "" })
-}
-
-func (s *Spec) outerTensors() []tensor {
-	all := []tensor{{s.Names.Embed, []int{s.Vocab, s.Hidden}}, {s.Names.FinalNorm, []int{s.Hidden}}}
-	if s.Names.Head != "" {
-		all = append(all, tensor{s.Names.Head, []int{s.Vocab, s.Hidden}})
-	}
-	return all
-}
-
-// checkWeights holds the store against the spec both ways and fills in the dtype: every tensor of the spec is there with its shape and
-// a float dtype, and nothing is left over beside rotary buffers and a stored copy of a tied head.
-func checkWeights(s *Spec, store *safetensors.Store) error {
-	expected := map[string]bool{}
-	bytesOf := map[safetensors.DType]int64{}
-	check := func(list []tensor) error {
-		for _, t := range list {
-			info, ok := store.Info(t.name)
-			if !ok {
-				return fmt.Errorf("%s: %s: got no such tensor, want one of shape %v", weightsFile, t.name, t.shape)
+// claims lists the tensors that the spec asks for, in the order of its parameters.
+func (s *Spec) claims() ([]*claim, error) {
+	var list []*claim
+	byName := map[string]*claim{}
+	for _, p := range s.params() {
+		for _, v := range p.Views {
+			c := byName[v.Tensor]
+			if c == nil {
+				c = &claim{name: v.Tensor}
+				byName[v.Tensor] = c
+				list = append(list, c)
+			} else if c.blocks == nil || v.isWhole() {
+				return nil, fmt.Errorf("%s: %s: the spec takes it twice", s.Family, v.Tensor)
 			}
-			if !slices.Equal(info.Shape, t.shape) {
-				return fmt.Errorf("%s: %s: got shape %v, want %v as %s says", filepath.Base(store.Path(t.name)), t.name, info.Shape, t.shape, configFile)
+			switch {
+			case !v.isWhole():
+				c.blocks, c.shape = append(c.blocks, v.blocks(0)...), p.Shape[1:]
+			case len(p.Views) == 1:
+				c.shape = p.Shape
+			default: // one of a row of tensors, each a row of the parameter
+				c.shape = p.Shape[1:]
 			}
-			if dtypeName(info.DType) == "" {
-				return &UnsupportedError{File: filepath.Base(store.Path(t.name)), Key: t.name, Got: "dtype " + string(info.DType), Want: "F32, BF16 or F16",
-					hint: "use the checkpoint before quantisation"}
-			}
-			expected[t.name] = true
-			bytesOf[info.DType] += info.End - info.Begin
 		}
+	}
+	for _, c := range list {
+		if err := c.tile(); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.Family, err)
+		}
+	}
+	return list, nil
+}
+
+// tile joins the blocks, which have to cover the tensor exactly, into its first axis.
+func (c *claim) tile() error {
+	if c.blocks == nil {
 		return nil
 	}
-	if err := check(s.outerTensors()); err != nil {
-		return err
-	}
-	for l := range s.Layers {
-		if err := check(s.layerTensors(l)); err != nil {
-			return err
+	slices.SortFunc(c.blocks, func(a, b [2]int) int { return a[0] - b[0] })
+	end := 0
+	for _, b := range c.blocks {
+		if b[0] != end || b[1] <= b[0] {
+			return fmt.Errorf("%s: the spec takes rows %d to %d after row %d", c.name, b[0], b[1]-1, end-1)
 		}
+		end = b[1]
 	}
+	c.shape = append([]int{end}, c.shape...)
+	return nil
+}
+
+// checkWeights holds the store's headers against the spec both ways and fills in the dtype: every tensor of the spec is there with its shape
+// and a float dtype, and nothing is left over beside buffers and stored copies of a tied head, whose names it returns.
+func checkWeights(s *Spec, store *safetensors.Store) (copies []string, err error) {
+	claims, err := s.claims()
+	if err != nil {
+		return nil, err
+	}
+	if err := checkQuantised(store); err != nil {
+		return nil, err
+	}
+	expected := map[string]bool{}
+	bytesOf := map[safetensors.DType]int64{}
+	for _, t := range claims {
+		info, ok := store.Info(t.name)
+		if !ok {
+			return nil, fmt.Errorf("%s: %s: got no such tensor, want one of shape %v", weightsFile, t.name, t.shape)
+		}
+		if !slices.Equal(info.Shape, t.shape) {
+			return nil, fmt.Errorf("%s: %s: got shape %v, want %v as %s says", filepath.Base(store.Path(t.name)), t.name, info.Shape, t.shape, configFile)
+		}
+		if dtypeName(info.DType) == "" {
+			return nil, &UnsupportedError{File: filepath.Base(store.Path(t.name)), Key: t.name, Got: "dtype " + string(info.DType), Want: "F32, BF16 or F16",
+				hint: "use the checkpoint before quantisation"}
+		}
+		expected[t.name] = true
+		bytesOf[info.DType] += info.End - info.Begin
+	}
+	others := otherParts[s.Architecture]
 	for _, name := range store.Names() {
 		switch {
-		case expected[name] || rotaryBuffer.MatchString(name):
-		case name == headName && s.Tied:
-			if err := checkTiedHead(s, store); err != nil {
-				return err
-			}
+		case expected[name] || storedBuffer.MatchString(name) || others != nil && others.MatchString(name):
+		case s.Tied && (strings.HasSuffix(name, headName) || name == neoXHeadName):
+			copies = append(copies, name)
 		default:
-			return &UnsupportedError{File: filepath.Base(store.Path(name)), Key: name, Got: "a tensor that " + configFile + " does not account for",
+			return nil, &UnsupportedError{File: filepath.Base(store.Path(name)), Key: name, Got: "a tensor that " + configFile + " does not account for",
 				Want: fmt.Sprintf("the tensors of %d %s layers", s.Layers, s.Architecture),
 				hint: "biases, norms and layers beyond the config change the numbers; check attention_bias, mlp_bias and num_hidden_layers"}
 		}
 	}
 	s.DType = dominant(bytesOf)
-	return nil
+	return copies, nil
 }
 
 // checkTiedHead takes a stored output matrix of a tied model only where it is the embedding again, bit for bit. Where it is not, the
 // file contradicts its config: transformers' versions differ in which of the two they follow.
-func checkTiedHead(s *Spec, store *safetensors.Store) error {
-	head, err := store.Bytes(headName)
+func checkTiedHead(s *Spec, store *safetensors.Store, name string) error {
+	head, err := store.Bytes(name)
 	if err != nil {
 		return err
 	}
-	embed, err := store.Bytes(s.Names.Embed)
+	embed, err := store.Bytes(s.Params.Embed.Views[0].Tensor)
 	if err != nil {
 		return err
 	}
 	if !bytes.Equal(head, embed) {
-		return &hintError{fmt.Errorf("%s: %s: got values other than those of %s, want equal ones: tie_word_embeddings is true", weightsFile, headName, s.Names.Embed),
+		return &hintError{fmt.Errorf("%s: %s: got values other than those of %s, want equal ones: tie_word_embeddings is true", weightsFile, name, s.Params.Embed.Views[0].Tensor),
 			"set tie_word_embeddings to false to use the stored output matrix"}
 	}
 	return nil

@@ -292,7 +292,7 @@ func TestDumpAgainstReference(t *testing.T) {
 // tokenRows is the embedded text, [T, hidden].
 func tokenRows(t *testing.T, c *loader.Checkpoint, ids []int32) []float32 {
 	t.Helper()
-	e := weight(t, c, c.Spec.Names.Embed)
+	e := weight(t, c, c.Spec.Params.Embed)
 	var out []float32
 	for _, id := range ids {
 		out = append(out, e[int(id)*c.Spec.Hidden:][:c.Spec.Hidden]...)
@@ -300,12 +300,12 @@ func tokenRows(t *testing.T, c *loader.Checkpoint, ids []int32) []float32 {
 	return out
 }
 
-func weight(t *testing.T, c *loader.Checkpoint, name string) []float32 {
+func weight(t *testing.T, c *loader.Checkpoint, p loader.Param) []float32 {
 	t.Helper()
-	if name == "" {
+	if !p.Has() {
 		return nil
 	}
-	w, err := c.Weights.Float32s(name, nil)
+	w, err := c.Float32s(p, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,8 +315,8 @@ func weight(t *testing.T, c *loader.Checkpoint, name string) []float32 {
 // layerOutput computes a layer's output from its input x [T, hidden] and its head outputs z [T, heads*headDim].
 func layerOutput(t *testing.T, c *loader.Checkpoint, l int, x, z []float32) []float64 {
 	t.Helper()
-	s, n := &c.Spec, c.Spec.Names.Layer(l)
-	w := func(name string) []float32 { return weight(t, c, name) }
+	s, n := &c.Spec, c.Spec.Params.Layer(l)
+	w := func(p loader.Param) []float32 { return weight(t, c, p) }
 	linear := func(x []float64, weight, bias []float32) []float64 {
 		out := make([]float64, len(weight)/len(x))
 		for o := range out {
@@ -339,7 +339,7 @@ func layerOutput(t *testing.T, c *loader.Checkpoint, l int, x, z []float32) []fl
 			square += mid[i] * mid[i] / float64(s.Hidden)
 		}
 		norm := make([]float64, s.Hidden)
-		for i, g := range w(n.PostNorm) {
+		for i, g := range w(n.PreMLP) {
 			norm[i] = mid[i] / math.Sqrt(square+s.NormEps) * float64(g)
 		}
 		gate, up := linear(norm, w(n.Gate), w(n.GateBias)), linear(norm, w(n.Up), w(n.UpBias))

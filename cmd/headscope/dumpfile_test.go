@@ -135,7 +135,7 @@ for i, head in enumerate(f[l + "heads"]):
         np.testing.assert_allclose(f[l + "attention"][i, r, : row + 1], p, atol=1e-5)
         assert not f[l + "attention"][i, r, row + 1 :].any()
         np.testing.assert_allclose(f[l + "z"][r, i], p @ f[l + "v"][: row + 1, kv], atol=1e-4)
-        a = row * np.array(meta["rope"]["inv_freq"])
+        a = row * np.array(meta["rope"][0]["inv_freq"])
         q, half = f[l + "q"][r, i], 8
         np.testing.assert_allclose(f[l + "q_rot"][r, i][:half], q[:half] * np.cos(a) - q[half:] * np.sin(a), atol=1e-4)
 print("ok")

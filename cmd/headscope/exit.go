@@ -98,6 +98,7 @@ func exitCode(ctx context.Context, err error) int {
 	var asked *harness.UsageError
 	var code *codeError
 	var spec *loader.UnsupportedError
+	var config *loader.ConfigError
 	var request *decoder.NotSupportedError
 	var table *rope.UnsupportedError
 	var file *gguf.UnsupportedError
@@ -106,7 +107,7 @@ func exitCode(ctx context.Context, err error) int {
 		return code.code
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, ctx.Err())):
 		return exitInterrupted
-	case errors.As(err, &spec), errors.As(err, &request), errors.As(err, &table), errors.As(err, &file), errors.Is(err, tokenizer.ErrUnsupported):
+	case errors.As(err, &spec), errors.As(err, &config), errors.As(err, &request), errors.As(err, &table), errors.As(err, &file), errors.Is(err, tokenizer.ErrUnsupported):
 		return exitUnsupported
 	case errors.As(err, &usage), errors.As(err, &asked), errors.Is(err, heads.ErrNoSuchHead):
 		return exitUsage

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/pflag"
 
-	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/loader"
 )
 
@@ -23,63 +23,60 @@ func closeAll(err error, list ...io.Closer) error {
 func inspectVerb() *verb {
 	return &verb{
 		name: "inspect", operands: "MODEL", summary: "what a checkpoint is, from its config and headers; reads no weights",
+		details: "A folder with no more than config.json will do. What would be refused is said at the end, and the exit code is that of opening it.",
 		flags: func(fs *pflag.FlagSet) action {
 			var f formatFlags
 			f.add(fs)
-			return func(_ context.Context, a *app, operands []string) (err error) {
+			families := fs.Bool("families", false, "list the architectures that can be read; takes no MODEL")
+			length := fs.Int("length", 0, "reckon memory for N tokens; default the longest sequence of the checkpoint")
+			return func(_ context.Context, a *app, operands []string) error {
 				if err := f.check(); err != nil {
 					return err
+				}
+				if *length < 0 {
+					return &usageError{fmt.Errorf("--length %d", *length), "want a number of tokens"}
+				}
+				if *families {
+					return listFamilies(a, operands, f.format)
 				}
 				if err := operandsOf("inspect", operands, "MODEL"); err != nil {
 					return err
 				}
-				c, err := loader.Open(operands[0])
-				if err != nil {
-					return err
-				}
-				defer func() { err = closeAll(err, c) }()
-				in, err := c.Inspect()
-				if err != nil {
+				in, err := loader.Inspect(operands[0], *length)
+				if in == nil {
 					return err
 				}
 				if f.format == "json" {
-					return a.json(in)
+					return errors.Join(a.json(in), err)
 				}
-				return printInspection(a.out, in)
+				return errors.Join(printInspection(a.out, in), err)
 			}
 		},
 	}
 }
 
-func printInspection(out io.Writer, in *loader.Inspection) error {
-	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
-	row("model", "%s", in.Ref)
-	if in.Revision != "" {
-		row("revision", "%s", in.Revision)
+// familyEntry is a line of `inspect --families`.
+type familyEntry struct {
+	Architecture string `json:"architecture"`
+	Models       string `json:"models"`
+}
+
+func listFamilies(a *app, operands []string, format string) error {
+	if err := operandsOf("inspect --families", operands); err != nil {
+		return err
 	}
-	row("family", "%s (%s)", in.Family, in.Architecture)
-	row("layers", "%d", in.Layers)
-	row("heads", "%d query, %d key/value, head_dim %d", in.Heads, in.KVHeads, in.HeadDim)
-	row("width", "%d, mlp %d (%s), norm eps %g", in.Hidden, in.Intermediate, in.Activation, in.NormEps)
-	row("vocabulary", "%d, output matrix %s", in.Vocab, map[bool]string{true: "tied to the embedding", false: "its own"}[in.Tied])
-	row("window", "%d tokens", in.MaxPositions)
-	row("end tokens", "%v", in.EOS)
-	row("weights", "%d parameters, %s, %s in %d files", in.Parameters, in.DType, harness.FormatBytes(in.Bytes), in.Files)
-	r := in.Rope
-	row("rope", "%s, theta %g, %d planes of %d dims, factor on cos and sin %g", r.Type, r.Theta, r.Planes, in.HeadDim, r.Scale)
-	if r.Factor != 0 {
-		row("", "factor %g, low %g, high %g, original window %d", r.Factor, r.LowFreqFactor, r.HighFreqFactor, r.OriginalMaxPositions)
+	var list []familyEntry
+	for _, arch := range loader.Architectures() {
+		list = append(list, familyEntry{arch, loader.Models(arch)})
 	}
-	row("", "first planes %.4g rad a token; slowest %.4g", r.Fastest, r.Slowest)
-	if t := in.Tokenizer; t != nil {
-		row("tokenizer", "%d tokens, %d looked for in the text; adds special tokens: %t; chat template: %t", t.Vocab, t.Added, t.AddsSpecial, t.ChatTemplate)
-	} else {
-		row("tokenizer", "none")
+	if format == "json" {
+		return a.json(list)
 	}
-	row("config", "sha256 %s", in.ConfigSHA256)
-	if in.WeightsIndexSHA256 != "" {
-		row("weights index", "sha256 %s", in.WeightsIndexSHA256)
+	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "architecture\tcheckpoints, among others")
+	for _, e := range list {
+		fmt.Fprintf(w, "%s\t%s\n", e.Architecture, e.Models)
 	}
+	fmt.Fprintf(w, "\nrotary tables: %s\n", strings.Join(loader.RopeTypes(), ", "))
 	return w.Flush()
 }

@@ -3,10 +3,13 @@ package verify
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/loader/rope"
 )
 
 type run struct {
@@ -77,23 +80,74 @@ func (r *run) sequence(i int) error {
 			}
 		}
 	}
-	r.table(name, i)
-	return r.greedy(name+"greedy", i, nil, s.Greedy)
+	if err := r.table(name, i); err != nil {
+		return err
+	}
+	if err := r.greedy(name+"greedy", i, nil, s.Greedy); err != nil || s.NoCache == nil {
+		return err
+	}
+	return r.noCache(name, i)
+}
+
+// noCache compares the continuation that a full pass for each token gives: logits after the golden tokens so far, and which is largest.
+func (r *run) noCache(name string, i int) error {
+	s := r.g.Sequences[i]
+	var logits []float32
+	wrong := 0.0
+	for k, token := range s.NoCache {
+		ids := append(slices.Clone(s.IDs), s.NoCache[:k]...)
+		tr, err := r.m.Trace(r.ctx, &decoder.Prompt{IDs: ids}, nil, decoder.TraceOptions{Logits: []int{len(ids) - 1}, Hidden: -1})
+		if err != nil {
+			return err
+		}
+		row := tr.Logits[0]
+		if logits = append(logits, row...); slices.Index(row, slices.Max(row)) != int(token) {
+			wrong++
+		}
+	}
+	r.add(name+"greedy_no_cache", wrong, 0)
+	return r.compare(name+"greedy_no_cache_logits", logits, TolValue)
 }
 
 // table compares the frequencies in use with those recorded for the sequence.
-func (r *run) table(name string, i int) {
-	for key, want := range r.g.Sequences[i].Rope {
-		diff := math.Abs(r.m.Table.Scale - want.Scaling)
-		if len(want.InvFreq) != len(r.m.Table.InvFreq) {
-			diff = math.Inf(1)
-		} else {
-			for p, w := range want.InvFreq {
-				diff = max(diff, math.Abs(r.m.Table.InvFreq[p]-w)/w)
-			}
+func (r *run) table(name string, i int) error {
+	diffs := map[string]float64{}
+	for l, layer := range r.g.Layers {
+		got, err := decoder.RopeTable(r.m.Spec, l, len(r.g.Sequences[i].IDs))
+		if err != nil {
+			return err
 		}
-		r.add(name+"rope."+key+".inv_freq", diff, TolInvFreq)
+		if layer.Rope == nil {
+			r.flag(fmt.Sprintf("%slayer%d.unrotated", name, l), got == nil)
+			continue
+		}
+		diffs[*layer.Rope] = max(diffs[*layer.Rope], tableDiff(got, r.g.Sequences[i].Rope[*layer.Rope]))
 	}
+	for _, key := range slices.Sorted(maps.Keys(diffs)) {
+		r.add(name+"rope."+key+".inv_freq", diffs[key], TolInvFreq)
+	}
+	return nil
+}
+
+// flag adds a line for what is right or wrong.
+func (r *run) flag(name string, ok bool) {
+	diff := 0.0
+	if !ok {
+		diff = 1
+	}
+	r.add(name, diff, 0)
+}
+
+// tableDiff is the largest relative difference of the frequencies and of the factor on cosine and sine.
+func tableDiff(got *rope.Table, want ropeTable) float64 {
+	if got == nil || len(want.InvFreq) != len(got.InvFreq) {
+		return math.Inf(1)
+	}
+	diff := math.Abs(got.Scale - want.Scaling)
+	for p, w := range want.InvFreq {
+		diff = max(diff, math.Abs(got.InvFreq[p]-w)/w)
+	}
+	return diff
 }
 
 func (r *run) argmaxDiff(rows [][]float32, want [][]int, t int) float64 {
@@ -119,13 +173,30 @@ func (r *run) argmaxDiff(rows [][]float32, want [][]int, t int) float64 {
 func (r *run) greedy(name string, i int, edits []decoder.Edit, want []int32) error {
 	p := &decoder.Prompt{IDs: r.g.Sequences[i].IDs}
 	var got []int32
+	var gaps []float32
 	err := r.m.Ask(r.ctx, []*decoder.Prompt{p}, []decoder.Condition{{Edits: edits}}, decoder.AskOptions{MaxNew: len(want), DecodeBatch: 1},
-		func(_, _ int, reply *decoder.Reply) error { got = reply.Greedy; return nil })
+		func(_, _ int, reply *decoder.Reply) error { got, gaps = reply.Greedy, reply.GreedyGap; return nil })
 	if err != nil {
 		return err
 	}
 	r.add(name, differing(got, want), 0)
+	if logits, err := r.g.array(name+"_logits", len(want)*r.m.Spec.Vocab); err == nil && edits == nil {
+		r.add(name+"_gaps", gapDiff(gaps, logits, r.m.Spec.Vocab), 2*TolValue)
+	}
 	return nil
+}
+
+// gapDiff is the largest difference between the gaps of the two largest logits and those of rows of logits.
+func gapDiff(gaps []float32, logits []float32, vocab int) float64 {
+	diff := 0.0
+	for k := range len(logits) / vocab {
+		row := slices.Sorted(slices.Values(logits[k*vocab : (k+1)*vocab]))
+		if k >= len(gaps) {
+			return math.Inf(1)
+		}
+		diff = max(diff, math.Abs(float64(gaps[k]-(row[vocab-1]-row[vocab-2]))))
+	}
+	return diff
 }
 
 // intervention compares an edited run of sequence 2, if its edit is one that this version has.

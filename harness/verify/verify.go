@@ -114,19 +114,23 @@ func Dir(ctx context.Context, be *decoder.Backend, dir string, o Options) (*Repo
 
 // golden is the part of golden.json that is compared.
 type golden struct {
+	Layers    []struct{ Rope *string } // key into a sequence's tables, null where the layer does not rotate
 	Sequences []struct {
-		IDs    []int32 `json:"ids"`
-		Argmax [][]int `json:"attn_argmax"`
-		Rope   map[string]struct {
-			InvFreq []float64 `json:"inv_freq"`
-			Scaling float64   `json:"attention_scaling"`
-		}
-		Greedy []int32
+		IDs     []int32 `json:"ids"`
+		Argmax  [][]int `json:"attn_argmax"`
+		Rope    map[string]ropeTable
+		Greedy  []int32
+		NoCache []int32 `json:"greedy_no_cache"` // where the tables depend on the length
 	}
 	Interventions []intervention
 	BF16          json.RawMessage `json:"bf16"`
 
 	arrays *safetensors.File
+}
+
+type ropeTable struct {
+	InvFreq []float64 `json:"inv_freq"`
+	Scaling float64   `json:"attention_scaling"`
 }
 
 type intervention struct {

@@ -9,12 +9,14 @@ import (
 
 // Prompt is one tokenised question put to the model.
 type Prompt struct {
-	IDs      []int32    // the prompt's tokens; its length is T
-	Question int        // first question row; 0 = not known, scopes haystack and question are then refused
-	Answer   []int32    // tokens fed after the prompt and scored; may be empty
-	Decoy    []int32    // tokens scored in the answer's place, after the prompt alone; may be empty
-	Draft    []int32    // a guess at the greedy answer, such as the unmodified model's; saves decoding, changes no token
-	Spans    [][2]int32 // token spans [start, end) whose attention mass a probe reports
+	IDs      []int32 // the prompt's tokens; its length is T
+	Question int     // first question row; 0 = not known, scopes haystack and question are then refused
+	Answer   []int32 // tokens fed after the prompt and scored; may be empty
+	Decoy    []int32 // tokens scored in the answer's place, after the prompt alone; may be empty
+	Draft    []int32 // a guess at the greedy answer, such as the unmodified model's; saves decoding, changes no token
+
+	scopeT int        // T as scopes count it where IDs hold a part of the answer already; 0 = len(IDs)
+	Spans  [][2]int32 // token spans [start, end) whose attention mass a probe reports
 }
 
 // Condition is what is done to the model while a prompt is processed. No edits = the unmodified model.
@@ -100,7 +102,7 @@ func (m *Model) check(i int, p *Prompt, o *AskOptions) error {
 	if len(p.IDs) == 0 {
 		return fmt.Errorf("prompt %d: empty", i)
 	}
-	if n := len(p.IDs) + max(len(p.Answer), len(p.Decoy), o.MaxNew); n > m.Spec.MaxPositions {
+	if n := len(p.IDs) + max(len(p.Answer), len(p.Decoy), o.MaxNew); n > m.Spec.Longest() {
 		return fmt.Errorf("prompt %d: %d tokens with the answer, the model's window is %d", i, n, m.Spec.MaxPositions)
 	}
 	if p.Question < 0 || p.Question >= len(p.IDs) {

@@ -40,16 +40,13 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 
 		b, t := x.Shape().Dim(0), x.Shape().Dim(1)
 		pos := positions(x.Graph(), b, t)
-		h := rmsNorm(x, w.inputNorm, c.eps)
-		q := Reshape(c.linear(h, w.q, w.qb), b, t, c.heads, c.headDim)
-		q = edits.queryGain(c, q, pos)
-		k := c.keyLayout(c.linear(h, w.k, w.kb))
-		v := c.keyLayout(c.linear(h, w.v, w.vb))
+		h := c.attnInput(x, w)
+		q, k, v := c.project(h, w, edits, pos)
 		qr := c.rotate(q, ExpandAxes(cos, 0, 2), ExpandAxes(sin, 0, 2))
 		kr := c.rotate(k, ExpandAxes(cos, 0, 1), ExpandAxes(sin, 0, 1))
 
 		z := edits.headGain(c.ungroupHeads(c.attendTiled(c.groupHeads(qr), kr, v, window)), pos)
-		x = c.mlp(c.output(x, z, w), w)
+		x = c.layerOutput(x, h, z, w)
 
 		out := []*Node{x, k, v}
 		if rows != nil {

@@ -2,7 +2,6 @@ package decoder
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/gomlx/gomlx/core/tensors"
 )
@@ -36,17 +35,39 @@ func (m *Model) runCached(ctx context.Context, js []*job, wait *waiting, o *AskO
 	return nil
 }
 
-// runFromRow computes the jobs whose edits start at one row.
+// runFromRow computes the jobs whose edits start at one row. Those that only score need no room for an answer, and there are many of
+// them where there are any: they have batches of their own, and a fork where one pays.
 func (m *Model) runFromRow(ctx context.Context, kv *promptCache, jobs []*job, wait *waiting, o *AskOptions) error {
-	t, err := m.newRowTrunk(ctx, kv, jobs, o)
+	t, err := m.newRowTrunk(ctx, kv, jobs)
 	if err != nil {
 		return err
 	}
 	defer t.free()
+	var answer, score []*job
+	for _, j := range jobs {
+		if j.scoreOnly {
+			score = append(score, j)
+		} else {
+			answer = append(answer, j)
+		}
+	}
+	if err := m.runRows(ctx, rowStart{t, nil, t.capacity + draftSlots(o.MaxNew)}, answer, wait, o); err != nil {
+		return err
+	}
+	f, err := m.newFork(ctx, t, score)
+	if err != nil {
+		return err
+	}
+	defer f.free()
+	return m.runRows(ctx, rowStart{t, f, t.capacity}, score, wait, o)
+}
+
+// runRows computes jobs from the same start, a batch of them after the other.
+func (m *Model) runRows(ctx context.Context, start rowStart, jobs []*job, wait *waiting, o *AskOptions) error {
 	for len(jobs) > 0 {
 		batch := conditionBatch(len(jobs))
 		n := min(len(jobs), batch)
-		if err := m.cachedBatch(ctx, t, jobs[:n], batch, o); err != nil {
+		if err := m.cachedBatch(ctx, start, jobs[:n], batch, o); err != nil {
 			return err
 		}
 		for _, j := range jobs[:n] {
@@ -82,7 +103,7 @@ type rowTrunk struct {
 	run      *cacheRun // of one batch row
 	first    int       // layer
 	lo       int
-	capacity int
+	capacity int // slots that these rows take
 	pieces   []rowPiece
 }
 
@@ -95,6 +116,11 @@ type rowPiece struct {
 	n    int             // of idx: the answer's
 }
 
+// repeated is the piece's rows in b batch rows.
+func (p *rowPiece) repeated(b int) newRows {
+	return newRows{repeated(p.rows.ids[0], b), repeated(p.rows.pos[0], b), p.rows.branch}
+}
+
 func (t *rowTrunk) free() {
 	t.run.free()
 	for _, p := range t.pieces {
@@ -103,13 +129,12 @@ func (t *rowTrunk) free() {
 }
 
 // newRowTrunk lists the rows and computes them, unedited, below the first edited layer.
-func (m *Model) newRowTrunk(ctx context.Context, kv *promptCache, jobs []*job, o *AskOptions) (*rowTrunk, error) {
+func (m *Model) newRowTrunk(ctx context.Context, kv *promptCache, jobs []*job) (*rowTrunk, error) {
 	t := &rowTrunk{kv: kv, first: m.Spec.Layers, lo: jobs[0].c.lo}
 	for _, j := range jobs {
 		t.first = min(t.first, j.c.first)
 	}
 	t.pieces = rowPieces(jobs[0].p, t.lo)
-	t.capacity = draftSlots(o.MaxNew)
 	for _, p := range t.pieces {
 		t.capacity += rowBucket(len(p.rows.branch))
 	}
@@ -175,44 +200,9 @@ func rowPieces(p *Prompt, lo int) []rowPiece {
 	return out
 }
 
-// wide starts a run of b batch rows behind the trunk.
-func (t *rowTrunk) wide(m *Model, conds []*condition) (*cacheRun, error) {
-	b := len(conds)
-	run, err := m.newCacheRun(t.kv, repeated(int32(t.lo), b), conds, t.capacity)
-	if err != nil {
-		return nil, err
-	}
-	for l := range t.first {
-		k, err := m.widened(t.run.tail[l].k, b)
-		if err != nil {
-			run.free()
-			return nil, err
-		}
-		run.tail[l].k = k
-		if run.tail[l].v, err = m.widened(t.run.tail[l].v, b); err != nil {
-			run.free()
-			return nil, err
-		}
-	}
-	return run, nil
-}
-
-// widened repeats x [1, ...] for b batch rows.
-func (m *Model) widened(x *tensors.Tensor, b int) (*tensors.Tensor, error) {
-	prog, err := m.program(fmt.Sprintf("widen_%d", b), widen(b))
-	if err != nil {
-		return nil, err
-	}
-	out, err := call(prog, x)
-	if err != nil {
-		return nil, err
-	}
-	return out[0], nil
-}
-
-// cachedBatch runs the trunk's rows on under each condition, scores answer and decoy, and checks the drafts of answers that go on.
+// cachedBatch runs the start's rows on under each condition, scores answer and decoy, and checks the drafts of answers that go on.
 // Most conditions do no harm and end here; the few others keep their rows, to be decoded in a batch of their own.
-func (m *Model) cachedBatch(ctx context.Context, t *rowTrunk, jobs []*job, batch int, o *AskOptions) (err error) {
+func (m *Model) cachedBatch(ctx context.Context, start rowStart, jobs []*job, batch int, o *AskOptions) (err error) {
 	defer func() {
 		for _, j := range jobs {
 			if err != nil { // nobody will wait for them
@@ -221,22 +211,22 @@ func (m *Model) cachedBatch(ctx context.Context, t *rowTrunk, jobs []*job, batch
 			}
 		}
 	}()
-	conds := make([]*condition, batch)
-	for i := range batch {
-		conds[i] = jobs[min(i, len(jobs)-1)].c
+	full := make([]*job, batch) // the last one fills the batch
+	for i := range full {
+		full[i] = jobs[min(i, len(jobs)-1)]
 	}
-	run, err := t.wide(m, conds)
+	run, err := start.run(m, full)
 	if err != nil {
 		return err
 	}
 	defer run.free()
 	scores := make([][]rowScore, batch)
-	for i := range t.pieces {
-		p := &t.pieces[i]
-		got, err := m.scorePiece(ctx, run, t, p)
+	for piece := range start.t.pieces {
+		got, err := m.scorePiece(ctx, run, start, full, piece)
 		if err != nil {
 			return err
 		}
+		p := &start.t.pieces[piece]
 		for i := range got {
 			scores[i] = append(scores[i], got[i][:p.n]...)
 			if i < len(jobs) {
@@ -270,15 +260,15 @@ func (m *Model) cachedBatch(ctx context.Context, t *rowTrunk, jobs []*job, batch
 	return nil
 }
 
-// scorePiece runs a piece from the trunk's last layer on in every batch row and scores its columns.
-func (m *Model) scorePiece(ctx context.Context, run *cacheRun, t *rowTrunk, p *rowPiece) ([][]rowScore, error) {
-	b := len(run.conds)
-	x, err := m.widened(p.x, b)
+// scorePiece runs a piece on from the start in every batch row and scores its columns.
+func (m *Model) scorePiece(ctx context.Context, run *cacheRun, start rowStart, jobs []*job, piece int) ([][]rowScore, error) {
+	b := len(jobs)
+	x, err := start.residual(m, jobs, piece)
 	if err != nil {
 		return nil, err
 	}
-	rows := newRows{repeated(p.rows.ids[0], b), repeated(p.rows.pos[0], b), p.rows.branch}
-	if x, err = run.stepLayers(ctx, rows, x, t.first, m.Spec.Layers); err != nil {
+	p := &start.t.pieces[piece]
+	if x, err = run.stepLayers(ctx, p.repeated(b), x, start.layer(), m.Spec.Layers); err != nil {
 		return nil, err
 	}
 	defer free(x)

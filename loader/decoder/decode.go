@@ -59,18 +59,18 @@ func (w *waiting) bytes(m *Model) int64 {
 	return n
 }
 
-// shape is what the jobs of a batch have in common: the bucket, the size of kept rows, and for decoys theirs.
-func (w *waiting) shape(j *job) [3]int {
-	s := [3]int{j.cache.u.t, j.rows.slots()}
+// shape is what the jobs of a batch have in common: the bucket and the rotary tables, the size of kept rows, and for decoys theirs.
+func (w *waiting) shape(j *job) [4]int {
+	s := [4]int{j.cache.u.t, j.cache.u.pass, j.rows.slots()}
 	if w.decoys {
-		s[2] = decoySlots(len(j.p.Decoy))
+		s[3] = decoySlots(len(j.p.Decoy))
 	}
 	return s
 }
 
 // next takes a batch of waiting jobs of one shape, the oldest first, where as many wait as fill one, or where any wait if all is set.
 func (w *waiting) next(m *Model, all bool, o *AskOptions) []*job {
-	count := map[[3]int]int{}
+	count := map[[4]int]int{}
 	for _, j := range w.jobs {
 		count[w.shape(j)]++
 	}

@@ -184,7 +184,7 @@ func TestResolve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := geometry{layers: 3, heads: 4, planes: table.Planes(), table: table}
+	g := geometry{layers: 3, heads: 4, planes: table.Planes(), tables: []*rope.Table{table, table, table}}
 	c, err := g.resolve(edits(t, "scale=2:L1H2,L1H2@question", "scale=3:L1H2@question", "scale_planes=3:L2H0:1+1+7@answer", "temperature=2:L2H0@answer"), 10, 7)
 	if err != nil {
 		t.Fatal(err)

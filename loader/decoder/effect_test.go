@@ -60,7 +60,9 @@ func rewritten(t *testing.T, gain map[string]func(row, column int) float32) *loa
 // TestEditIsWeights: an edit of a head on all rows is the same change made in the checkpoint.
 func TestEditIsWeights(t *testing.T) {
 	const d = 16
-	n := ckpt(t, "float32").Spec.Names
+	layer := ckpt(t, "float32").Spec.Params.Layer
+	o := func(l int) string { return layer(l).O.Views[0].Tensor }
+	q := func(l int) string { return layer(l).Q.Views[0].Tensor }
 	head := func(h int, g float32) func(int, int) float32 {
 		return func(_, column int) float32 {
 			if column/d == h {
@@ -83,13 +85,13 @@ func TestEditIsWeights(t *testing.T) {
 		form  string
 		gains gains
 	}{
-		{"zero:L1H2", gains{n.Layer(1).O: head(2, 0)}},
-		{"scale=-2:L0H3,L2H1", gains{n.Layer(0).O: head(3, -2), n.Layer(2).O: head(1, -2)}},
-		{"zero:L1H0,L1H1,L1H2,L1H3", gains{n.Layer(1).O: every(0)}}, // no attention output at all
-		{"zero_planes:L1H1:6+2", gains{n.Layer(1).Q: planes(1, 0, 2, 6)}},
-		{"scale_planes=4:L2H0:fast4", gains{n.Layer(2).Q: planes(0, 4, 0, 1)}},
-		{"uniform:L0H2", gains{n.Layer(0).Q: planes(2, 0, 0, 1, 2, 3, 4, 5, 6, 7)}},
-		{"temperature=0.25:L0H0,L0H1,L0H2,L0H3", gains{n.Layer(0).Q: every(4)}},
+		{"zero:L1H2", gains{o(1): head(2, 0)}},
+		{"scale=-2:L0H3,L2H1", gains{o(0): head(3, -2), o(2): head(1, -2)}},
+		{"zero:L1H0,L1H1,L1H2,L1H3", gains{o(1): every(0)}}, // no attention output at all
+		{"zero_planes:L1H1:6+2", gains{q(1): planes(1, 0, 2, 6)}},
+		{"scale_planes=4:L2H0:fast4", gains{q(2): planes(0, 4, 0, 1)}},
+		{"uniform:L0H2", gains{q(0): planes(2, 0, 0, 1, 2, 3, 4, 5, 6, 7)}},
+		{"temperature=0.25:L0H0,L0H1,L0H2,L0H3", gains{q(0): every(4)}},
 	}
 	p := &Prompt{IDs: tokens(300, 75)}
 	rows := rowRange(0, 64)

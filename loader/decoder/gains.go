@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sort"
 
+	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/rope"
 )
 
@@ -25,7 +26,22 @@ type condition struct {
 
 type geometry struct {
 	layers, heads, planes int
-	table                 *rope.Table
+	tables                []*rope.Table // by layer, of short passes; nil where a layer does not rotate
+}
+
+func newGeometry(s *loader.Spec) (geometry, error) {
+	g := geometry{layers: s.Layers, heads: s.Heads, planes: s.HeadDim / 2}
+	for l := range s.Layers {
+		t, err := ropeTable(s, l, passOf(s, 1))
+		if err != nil {
+			return g, err
+		}
+		if t != nil {
+			g.planes = t.Planes() // the same in all layers
+		}
+		g.tables = append(g.tables, t)
+	}
+	return g, nil
 }
 
 // resolve turns edits into gains for a prompt of length t whose question starts at row q0.
@@ -39,14 +55,14 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 		if err != nil {
 			return nil, err
 		}
-		planes, err := g.planeSet(e)
-		if err != nil {
-			return nil, err
-		}
 		c.lo = min(c.lo, rows.Lo)
 		for _, h := range e.Heads {
 			if h.Layer < 0 || h.Layer >= g.layers || h.Index < 0 || h.Index >= g.heads {
 				return nil, fmt.Errorf("head %s does not exist: the model has layers 0-%d with heads 0-%d", h, g.layers-1, g.heads-1)
+			}
+			planes, err := g.planeSet(e, h.Layer)
+			if err != nil {
+				return nil, fmt.Errorf("head %s: %w", h, err)
 			}
 			c.first = min(c.first, h.Layer)
 			le := c.layers[h.Layer]
@@ -62,8 +78,12 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 	return c, nil
 }
 
-func (g geometry) planeSet(e Edit) ([]int, error) {
+// planeSet lists the planes of layer l that an edit names. A layer without rotation has no slow or fast ones.
+func (g geometry) planeSet(e Edit, l int) ([]int, error) {
 	if e.Band != "" {
+		if g.tables[l] == nil {
+			return nil, fmt.Errorf("band %s: the layer does not rotate", e.Band)
+		}
 		k, fast, err := parseBand(e.Band)
 		if err != nil {
 			return nil, err
@@ -71,7 +91,7 @@ func (g geometry) planeSet(e Edit) ([]int, error) {
 		if k/2 > g.planes {
 			return nil, fmt.Errorf("band %s: the model rotates %d dimensions", e.Band, 2*g.planes)
 		}
-		order := g.table.SlowestPlanes(2 * g.planes)
+		order := g.tables[l].SlowestPlanes(2 * g.planes)
 		if fast {
 			order = order[g.planes-k/2:]
 		} else {

@@ -1,29 +1,47 @@
 package decoder
 
 import (
-	"math"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/compute/shapes"
 	. "github.com/gomlx/gomlx/core/graph" //nolint:revive // graph code reads as formulas
+
+	"github.com/headscope/headscope/loader"
 )
+
+// layerParamCount is the length of loader.LayerParams.All.
+const layerParamCount = 24
 
 // blockConfig is what a block is compiled for, besides the shapes of its arguments.
 type blockConfig struct {
-	heads, kv, headDim, rotary int
-	eps                        float64
-	attnBias, mlpBias          bool
-	dtype                      dtypes.DType
-	widen                      bool // form products in float32, see product
-	plain                      bool // built without edit inputs: what the identity law compares against
+	spec               *loader.Spec
+	has                [layerParamCount]bool // which of loader.LayerParams.All a layer has
+	heads, kv, headDim int
+	rotary             int // rotated dimensions of a head
+	dtype              dtypes.DType
+	widen              bool // form products in float32, see product
+	plain              bool // built without edit inputs: what the identity law compares against
+}
+
+func newBlockConfig(s *loader.Spec, rotary int, dtype dtypes.DType) blockConfig {
+	c := blockConfig{spec: s, heads: s.Heads, kv: s.KVHeads, headDim: s.HeadDim, rotary: rotary, dtype: dtype}
+	layer := s.Params.Layer(0) // the others have the same
+	for i, p := range layer.All() {
+		c.has[i] = p.Has()
+	}
+	return c
 }
 
 func (c *blockConfig) group() int  { return c.heads / c.kv }
 func (c *blockConfig) planes() int { return c.rotary / 2 }
 
-// layerNodes are one layer's weights, [out, in] as the checkpoint stores them.
+// layerNodes are one layer's weights as loader.LayerParams describes them; nil where the family has none.
 type layerNodes struct {
-	inputNorm, q, qb, k, kb, v, vb, o, ob, postNorm, gate, gb, up, ub, down, db *Node
+	preAttn, preAttnB                             *Node
+	q, qb, k, kb, v, vb, qNorm, kNorm, o, ob      *Node
+	postAttn, postAttnB, preMLP, preMLPB          *Node
+	gate, gb, up, ub, down, db, postMLP, postMLPB *Node
 }
 
 // nodeReader hands out arguments in order.
@@ -42,18 +60,15 @@ func (r *nodeReader) optional(have bool) *Node {
 	return r.next()
 }
 
-// weights reads a layer's weights in the order in which weightNames lists them.
+// weights reads a layer's weights in the order of loader.LayerParams.All.
 func (r *nodeReader) weights(c *blockConfig) layerNodes {
 	var w layerNodes
-	w.inputNorm = r.next()
-	w.q, w.qb = r.next(), r.optional(c.attnBias)
-	w.k, w.kb = r.next(), r.optional(c.attnBias)
-	w.v, w.vb = r.next(), r.optional(c.attnBias)
-	w.o, w.ob = r.next(), r.optional(c.attnBias)
-	w.postNorm = r.next()
-	w.gate, w.gb = r.next(), r.optional(c.mlpBias)
-	w.up, w.ub = r.next(), r.optional(c.mlpBias)
-	w.down, w.db = r.next(), r.optional(c.mlpBias)
+	for i, to := range []**Node{
+		&w.preAttn, &w.preAttnB, &w.q, &w.qb, &w.k, &w.kb, &w.v, &w.vb, &w.qNorm, &w.kNorm, &w.o, &w.ob,
+		&w.postAttn, &w.postAttnB, &w.preMLP, &w.preMLPB, &w.gate, &w.gb, &w.up, &w.ub, &w.down, &w.db, &w.postMLP, &w.postMLPB,
+	} {
+		*to = r.optional(c.has[i])
+	}
 	return w
 }
 
@@ -70,15 +85,6 @@ func (r *nodeReader) edits(c *blockConfig) *editNodes {
 		return nil
 	}
 	return &editNodes{head: r.next(), headRows: r.next(), q: r.next(), qRows: r.next()}
-}
-
-// rmsNorm is LlamaRMSNorm: statistics in float32, the normalised value cast back before the weight multiplies it.
-// x / Sqrt rather than Rsqrt, which has no gradient.
-func rmsNorm(x, weight *Node, eps float64) *Node {
-	f := ConvertDType(x, dtypes.Float32)
-	mean := ReduceAndKeep(Square(f), ReduceMean, -1)
-	y := ConvertDType(Div(f, Sqrt(AddScalar(mean, eps))), x.DType())
-	return Mul(y, ExpandLeftToRank(weight, y.Rank()))
 }
 
 // product is DotGeneral with the result in a's dtype. The Go backend returns wrong numbers for small bfloat16 products whose right
@@ -102,17 +108,38 @@ func (c *blockConfig) linear(x, w, b *Node) *Node {
 	return y
 }
 
-// rotate turns the first `rotary` dims of x by pairs (i, i+rotary/2); cos and sin broadcast to x's leading axes with
-// rotary/2 as the last axis.
+// rotate turns the first `rotary` dims of x, plane by plane; cos and sin broadcast to x's leading axes with rotary/2 as the last axis.
+// They are float32 where the family rotates in it, else of x's dtype.
 func (c *blockConfig) rotate(x, cos, sin *Node) *Node {
-	half := c.rotary / 2
-	last := x.Rank() - 1
-	a, b := sliceLast(x, last, 0, half), sliceLast(x, last, half, c.rotary)
-	parts := []*Node{Sub(Mul(a, cos), Mul(b, sin)), Add(Mul(b, cos), Mul(a, sin))}
-	if c.rotary < c.headDim {
-		parts = append(parts, sliceLast(x, last, c.rotary, c.headDim))
+	last, dtype := x.Rank()-1, x.DType()
+	turned := ConvertDType(sliceLast(x, last, 0, c.rotary), cos.DType())
+	a, b := c.splitPlanes(turned)
+	turned = ConvertDType(c.joinPlanes(Sub(Mul(a, cos), Mul(b, sin)), Add(Mul(b, cos), Mul(a, sin))), dtype)
+	if c.rotary == c.headDim {
+		return turned
 	}
-	return Concatenate(parts, last)
+	return Concatenate([]*Node{turned, sliceLast(x, last, c.rotary, c.headDim)}, last)
+}
+
+// splitPlanes takes rotated dims [..., rotary] apart into the first and second members of their planes, [..., rotary/2] each.
+func (c *blockConfig) splitPlanes(x *Node) (a, b *Node) {
+	last, half := x.Rank()-1, c.rotary/2
+	if !c.spec.Interleaved {
+		return sliceLast(x, last, 0, half), sliceLast(x, last, half, c.rotary)
+	}
+	dims := append(slices.Clone(x.Shape().Dimensions[:last]), half)
+	pairs := Reshape(x, append(slices.Clone(dims), 2)...)
+	return Reshape(sliceLast(pairs, last+1, 0, 1), dims...), Reshape(sliceLast(pairs, last+1, 1, 2), dims...)
+}
+
+// joinPlanes undoes splitPlanes.
+func (c *blockConfig) joinPlanes(a, b *Node) *Node {
+	last := a.Rank() - 1
+	if !c.spec.Interleaved {
+		return Concatenate([]*Node{a, b}, last)
+	}
+	dims := append(slices.Clone(a.Shape().Dimensions[:last]), c.rotary)
+	return Reshape(Concatenate([]*Node{ExpandAxes(a, -1), ExpandAxes(b, -1)}, last+1), dims...)
 }
 
 func sliceLast(x *Node, last, from, to int) *Node {
@@ -146,7 +173,7 @@ func (e *editNodes) queryGain(c *blockConfig, q, pos *Node) *Node {
 	}
 	b, r, h := q.Shape().Dim(0), q.Shape().Dim(1), q.Shape().Dim(2)
 	planes := sliceLast(e.q, 2, 0, c.planes())
-	parts := []*Node{planes, planes}
+	parts := []*Node{c.joinPlanes(planes, planes)}
 	if rest := c.headDim - c.rotary; rest > 0 {
 		parts = append(parts, BroadcastToDims(sliceLast(e.q, 2, c.planes(), c.planes()+1), b, h, rest))
 	}
@@ -159,10 +186,19 @@ func (e *editNodes) queryGain(c *blockConfig, q, pos *Node) *Node {
 // masked is the score of a hidden key: far below any score, finite so that a row without keys stays a number.
 const masked = -1e30
 
-// scores is q.k / sqrt(D) for q [B, KV, G, R, D] and k [B, KV, S, D] -> [B, KV, G, R, S] float32.
+// scores is q.k times the family's scale, and capped where it caps, for q [B, KV, G, R, D] and k [B, KV, S, D] -> [B, KV, G, R, S]
+// float32.
 func (c *blockConfig) scores(q, k *Node) *Node {
 	s := c.product(q, 4, []int{0, 1}, k, 3)
-	return MulScalar(ConvertDType(s, dtypes.Float32), 1/math.Sqrt(float64(c.headDim)))
+	return capped(MulScalar(ConvertDType(s, dtypes.Float32), c.spec.ScoreScale), c.spec.ScoreCap)
+}
+
+// capped is cap*tanh(x/cap), x itself where cap is 0.
+func capped(x *Node, limit float64) *Node {
+	if limit == 0 {
+		return x
+	}
+	return MulScalar(Tanh(DivScalar(x, limit)), limit)
 }
 
 // weigh sums values v [B, KV, S, D] with weights p [B, KV, G, R, S] float32 -> [B, KV, G, R, D]; the weights are cast to the
@@ -204,20 +240,6 @@ func (c *blockConfig) ungroupHeads(x *Node) *Node {
 func (c *blockConfig) keyLayout(x *Node) *Node {
 	b, r := x.Shape().Dim(0), x.Shape().Dim(1)
 	return TransposeAllDims(Reshape(x, b, r, c.kv, c.headDim), 0, 2, 1, 3)
-}
-
-// mlp is the gated feed-forward part with its norm and residual.
-func (c *blockConfig) mlp(x *Node, w layerNodes) *Node {
-	h := rmsNorm(x, w.postNorm, c.eps)
-	gate := c.linear(h, w.gate, w.gb)
-	gate = Mul(gate, Sigmoid(gate))
-	return Add(x, c.linear(Mul(gate, c.linear(h, w.up, w.ub)), w.down, w.db))
-}
-
-// output adds the attention output z [B, R, H, D] to the residual after its projection.
-func (c *blockConfig) output(x, z *Node, w layerNodes) *Node {
-	b, r := z.Shape().Dim(0), z.Shape().Dim(1)
-	return Add(x, c.linear(Reshape(z, b, r, c.heads*c.headDim), w.o, w.ob))
 }
 
 // positions is [B, T] int32 of 0..T-1.

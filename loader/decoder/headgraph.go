@@ -5,17 +5,29 @@ import (
 	. "github.com/gomlx/gomlx/core/graph" //nolint:revive // graph code reads as formulas
 )
 
-// logitsGraph is the final norm and output matrix at rows idx: x [B, T, hidden], idx [B, P] int32, norm [hidden], head [vocab,
-// hidden] -> logits [B, P, vocab] float32.
-func (c *blockConfig) logitsGraph(x, idx, norm, head *Node) *Node {
-	h := rmsNorm(gatherRows(x, idx), norm, c.eps)
-	return ConvertDType(c.linear(h, head, nil), dtypes.Float32)
+// finalNodes are the parameters after the layers; biases are nil where the family has none.
+type finalNodes struct{ norm, normBias, head, headBias *Node }
+
+func (r *nodeReader) final(c *blockConfig) finalNodes {
+	var w finalNodes
+	w.norm = r.optional(c.spec.Params.FinalNorm.Has())
+	w.normBias = r.optional(c.spec.Params.FinalBias.Has())
+	w.head = r.next()
+	w.headBias = r.optional(c.spec.Params.HeadBias.Has())
+	return w
+}
+
+// logitsGraph is the final norm and output matrix at rows idx: x [B, T, hidden], idx [B, P] int32 -> logits [B, P, vocab] float32.
+func (c *blockConfig) logitsGraph(x, idx *Node, w finalNodes) *Node {
+	h := c.norm(gatherRows(x, idx), w.norm, w.normBias)
+	lg := ConvertDType(c.linear(h, w.head, w.headBias), dtypes.Float32)
+	return capped(DivScalar(MulScalar(lg, c.spec.LogitScale), c.spec.LogitDivide), c.spec.LogitCap)
 }
 
 // scoreGraph reduces logits to what a trial needs. With targets [B, P] int32 it returns, each [B, P]: the log-probability of
 // the target, the argmax (int32, lowest index on ties), the gap between the two largest logits, and the largest |logit|.
-func (c *blockConfig) scoreGraph(x, idx, targets, norm, head *Node) []*Node {
-	lg := c.logitsGraph(x, idx, norm, head)
+func (c *blockConfig) scoreGraph(x, idx, targets *Node, w finalNodes) []*Node {
+	lg := c.logitsGraph(x, idx, w)
 	g, dims := lg.Graph(), lg.Shape().Dimensions
 	best := ReduceAndKeep(lg, ReduceMax, -1)
 	logZ := Add(Log(ReduceAndKeep(Exp(Sub(lg, best)), ReduceSum, -1)), best)

@@ -21,8 +21,7 @@ type Options struct {
 
 // Model runs one checkpoint on one backend. It is safe for one caller at a time.
 type Model struct {
-	Spec  *loader.Spec
-	Table *rope.Table
+	Spec *loader.Spec
 
 	be      *Backend
 	cfg     blockConfig
@@ -33,14 +32,13 @@ type Model struct {
 
 	mu       sync.Mutex
 	programs map[string]*graph.Exec
-	tables   map[int]*positionTable
+	tables   map[positionKey]*positionTable
+	turns    uint64               // of tables, for the oldest to go
 	identity map[int]*editTensors // by batch size
-	window   *tensors.Tensor
+	windows  map[int]*tensors.Tensor
 
 	prefillRows, tailRows int64 // rows x layers: what Work reports
 }
-
-type positionTable struct{ cos, sin *tensors.Tensor } // [P, planes]
 
 // New prepares a checkpoint for running on be. Weights are uploaded when they are first needed.
 func New(be *Backend, c *loader.Checkpoint, o Options) (*Model, error) {
@@ -53,19 +51,15 @@ func New(be *Backend, c *loader.Checkpoint, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := rope.New(s.Rope, s.HeadDim, s.MaxPositions)
+	geo, err := newGeometry(s)
 	if err != nil {
 		return nil, err
 	}
-	names := s.Names.Layer(0)
 	m := &Model{
-		Spec: s, Table: table, be: be, angles: o.Angles, workers: 1,
-		cfg: blockConfig{
-			heads: s.Heads, kv: s.KVHeads, headDim: s.HeadDim, rotary: 2 * table.Planes(), eps: s.NormEps,
-			attnBias: names.QBias != "", mlpBias: names.GateBias != "", dtype: dtype,
-		},
-		geo:      geometry{layers: s.Layers, heads: s.Heads, planes: table.Planes(), table: table},
-		programs: map[string]*graph.Exec{}, tables: map[int]*positionTable{}, identity: map[int]*editTensors{},
+		Spec: s, be: be, angles: o.Angles, workers: 1,
+		cfg: newBlockConfig(s, 2*geo.planes, dtype), geo: geo,
+		programs: map[string]*graph.Exec{}, tables: map[positionKey]*positionTable{}, identity: map[int]*editTensors{},
+		windows: map[int]*tensors.Tensor{},
 	}
 	if be.Kind == KindGo {
 		m.cfg.widen = dtype != dtypes.Float32
@@ -126,11 +120,14 @@ func (m *Model) Close() error {
 	for _, e := range m.identity {
 		e.free()
 	}
-	free(m.window)
+	for _, w := range m.windows {
+		free(w)
+	}
 	for _, p := range m.programs {
 		p.Finalize()
 	}
-	m.programs, m.tables, m.identity, m.window = map[string]*graph.Exec{}, map[int]*positionTable{}, map[int]*editTensors{}, nil
+	m.programs, m.tables = map[string]*graph.Exec{}, map[positionKey]*positionTable{}
+	m.identity, m.windows = map[int]*editTensors{}, map[int]*tensors.Tensor{}
 	return nil
 }
 
@@ -148,42 +145,6 @@ func (m *Model) program(name string, build func([]*graph.Node) []*graph.Node) (*
 	e = e.WithName(name).SetMaxCache(-1)
 	m.programs[name] = e
 	return e, nil
-}
-
-// positionsUpTo returns the tables of positions 0..p-1, cast to the model's dtype as Llama does.
-func (m *Model) positionsUpTo(p int) (*positionTable, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if t := m.tables[p]; t != nil {
-		return t, nil
-	}
-	cos, sin := m.Table.CosSin(p, m.angles)
-	ct, err := m.be.floats(cos, m.cfg.dtype, p, m.cfg.planes())
-	if err != nil {
-		return nil, err
-	}
-	st, err := m.be.floats(sin, m.cfg.dtype, p, m.cfg.planes())
-	if err != nil {
-		free(ct)
-		return nil, err
-	}
-	t := &positionTable{ct, st}
-	m.tables[p] = t
-	return t, nil
-}
-
-// noWindow is the window input of a layer whose queries see every earlier key.
-func (m *Model) noWindow() (*tensors.Tensor, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.window == nil {
-		w, err := m.be.ints([]int32{Forever})
-		if err != nil {
-			return nil, err
-		}
-		m.window = w
-	}
-	return m.window, nil
 }
 
 // editTensors are the base edit inputs of one layer on the device.

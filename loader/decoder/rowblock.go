@@ -24,12 +24,11 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	edits := in.edits(c)
 	w := in.weights(c)
 
-	b, r := x.Shape().Dim(0), x.Shape().Dim(1)
-	h := rmsNorm(x, w.inputNorm, c.eps)
-	q := edits.queryGain(c, Reshape(c.linear(h, w.q, w.qb), b, r, c.heads, c.headDim), pos)
+	b := x.Shape().Dim(0)
+	h := c.attnInput(x, w)
+	q, k, v := c.project(h, w, edits, pos)
 	q = c.rotate(q, ExpandAxes(atPositions(cos, pos), 2), ExpandAxes(atPositions(sin, pos), 2))
-	tk = putRows(tk, c.keyLayout(c.linear(h, w.k, w.kb)), slot)
-	tv = putRows(tv, c.keyLayout(c.linear(h, w.v, w.vb)), slot)
+	tk, tv = putRows(tk, k, slot), putRows(tv, v, slot)
 
 	bp, tp := pk.Shape().Dim(0), pk.Shape().Dim(2)
 	filled := MaxScalar(tailPos, 0)
@@ -57,7 +56,7 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 		z = c.weigh(pp, pv)
 	}
 	z = edits.headGain(c.ungroupHeads(Add(z, c.weigh(pt, tv))), pos)
-	return []*Node{c.mlp(c.output(x, z, w), w), tk, tv}
+	return []*Node{c.layerOutput(x, h, z, w), tk, tv}
 }
 
 // softmaxOf2 is the softmax over the last axes of a and b together, without a copy of both in one.
@@ -94,13 +93,26 @@ func sameBranch(rows, keys *Node) *Node {
 	return LogicalOr(Equal(k, ZerosLike(k)), Equal(k, BroadcastToDims(ExpandAxes(rows, 0, 2), b, r, c)))
 }
 
-// widen repeats x [1, ...] for every batch row: [b, ...].
-func widen(b int) func(in []*Node) []*Node {
+// widen repeats x [1, ...] for every batch row: [b, ...]. With a capacity x is a tail [1, KV, C, D] that gets empty slots up to it.
+func widen(b, capacity int) func(in []*Node) []*Node {
 	return func(in []*Node) []*Node {
-		dims := slices.Clone(in[0].Shape().Dimensions)
+		x := in[0]
+		if capacity > 0 {
+			x = withSlots(x, capacity)
+		}
+		dims := slices.Clone(x.Shape().Dimensions)
 		dims[0] = b
-		return []*Node{BroadcastToDims(in[0], dims...)}
+		return []*Node{BroadcastToDims(x, dims...)}
 	}
+}
+
+// withSlots adds empty slots to a tail [B, KV, C, D] up to capacity.
+func withSlots(x *Node, capacity int) *Node {
+	s := x.Shape().Clone()
+	if s.Dimensions[2] = capacity - s.Dimensions[2]; s.Dimensions[2] == 0 {
+		return x
+	}
+	return Concatenate([]*Node{x, Zeros(x.Graph(), s)}, 2)
 }
 
 // emptySlot is the position of a key that nobody sees, shaped like x.
@@ -122,14 +134,7 @@ func stackOnly(in []*Node) []*Node { return []*Node{stackRows(in)} }
 
 // stackTails stacks tails [1, KV, C', D] and adds empty slots: [tails, KV, capacity, D].
 func stackTails(capacity int) func(in []*Node) []*Node {
-	return func(in []*Node) []*Node {
-		x := Concatenate(in, 0)
-		s := x.Shape().Clone()
-		if s.Dimensions[2] = capacity - s.Dimensions[2]; s.Dimensions[2] > 0 {
-			x = Concatenate([]*Node{x, Zeros(x.Graph(), s)}, 2)
-		}
-		return []*Node{x}
-	}
+	return func(in []*Node) []*Node { return []*Node{withSlots(Concatenate(in, 0), capacity)} }
 }
 
 // stackKeys is stackRows for keys [B, KV, T, D] with the tables cos and sin [T, planes] before the pairs: stacked and rotated.

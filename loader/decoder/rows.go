@@ -16,6 +16,7 @@ type cacheRun struct {
 	promptLen []int32      // [B], prompt keys that count
 	conds     []*condition // [B]
 	tp        int
+	pass      int // of passOf
 
 	capacity   int
 	tail       []kvPair // by layer, [B, KV, C, D]; owned
@@ -30,7 +31,7 @@ type cacheRun struct {
 
 // newCacheRun prepares a run of up to `rows` new rows over the given cache.
 func (m *Model) newCacheRun(prompt *promptCache, promptLen []int32, conds []*condition, rows int) (*cacheRun, error) {
-	r := &cacheRun{m: m, prompt: prompt.kv, promptLen: promptLen, conds: conds, capacity: tailBucket(rows)}
+	r := &cacheRun{m: m, prompt: prompt.kv, promptLen: promptLen, conds: conds, pass: prompt.pass, capacity: tailBucket(rows)}
 	r.tp = prompt.kv[0].k.Shape().Dim(2)
 	layers, b := m.Spec.Layers, len(conds)
 	r.tail = make([]kvPair, layers)
@@ -147,8 +148,6 @@ func (r *cacheRun) place(rows newRows, bucket int) []int32 {
 // rowInputs are the arguments that all layers of a step share.
 type rowInputs struct {
 	pos, branch, promptLen, tailPos, tailBranch, slot *tensors.Tensor
-	table                                             *positionTable
-	window                                            *tensors.Tensor
 }
 
 func (in *rowInputs) free() {
@@ -159,12 +158,6 @@ func (r *cacheRun) upload(pos, branch []int32, bucket int) (*rowInputs, error) {
 	m, b := r.m, len(r.conds)
 	in := &rowInputs{}
 	var err error
-	if in.table, err = m.positionsUpTo(r.tp + r.capacity); err != nil {
-		return nil, err
-	}
-	if in.window, err = m.noWindow(); err != nil {
-		return nil, err
-	}
 	for _, f := range []struct {
 		to   **tensors.Tensor
 		data []int32
@@ -189,6 +182,14 @@ func (r *cacheRun) layer(l int, x *tensors.Tensor, in *rowInputs) (*tensors.Tens
 	if err != nil {
 		return nil, err
 	}
+	table, err := r.m.positionsOf(l, r.tp+r.capacity, r.pass)
+	if err != nil {
+		return nil, err
+	}
+	window, err := r.m.windowOf(l)
+	if err != nil {
+		return nil, err
+	}
 	w, err := r.m.weights.acquire(l)
 	if err != nil {
 		return nil, err
@@ -199,7 +200,7 @@ func (r *cacheRun) layer(l int, x *tensors.Tensor, in *rowInputs) (*tensors.Tens
 		tail = r.empty
 	}
 	args := []any{
-		x, in.pos, in.branch, in.table.cos, in.table.sin, in.window, r.prompt[l].k, r.prompt[l].v, in.promptLen,
+		x, in.pos, in.branch, table.cos, table.sin, window, r.prompt[l].k, r.prompt[l].v, in.promptLen,
 		tail.k, tail.v, in.tailPos, in.tailBranch, in.slot,
 	}
 	args = append(append(args, r.edits[l].args()...), w...)
@@ -315,6 +316,7 @@ type cacheRow struct {
 // promptCache is the prompt part of a cacheRun, by layer: keys rotated, once for all steps.
 type promptCache struct {
 	kv         []kvPair
+	pass       int  // of passOf
 	keepValues bool // the values belong to the unit they were taken from
 }
 
@@ -328,7 +330,7 @@ func (c *promptCache) free() {
 	c.kv = nil
 }
 
-// stack brings the caches of several sequences, all of one bucket, into one batch, and rotates the keys: units keep them before
+// stack brings the caches of several sequences, all of one bucket and with the same rotary tables, into one batch, and rotates the keys: units keep them before
 // rotation, so that another table can be used here.
 func (m *Model) stack(rows []cacheRow) (*promptCache, error) {
 	keys, err := m.program("stack_keys", m.cfg.stackKeys)
@@ -336,10 +338,6 @@ func (m *Model) stack(rows []cacheRow) (*promptCache, error) {
 		return nil, err
 	}
 	values, err := m.program("stack", stackOnly)
-	if err != nil {
-		return nil, err
-	}
-	table, err := m.positionsUpTo(rows[0].u.t)
 	if err != nil {
 		return nil, err
 	}
@@ -352,8 +350,13 @@ func (m *Model) stack(rows []cacheRow) (*promptCache, error) {
 		}
 		index = append(index, t)
 	}
-	c := &promptCache{kv: make([]kvPair, m.Spec.Layers), keepValues: len(rows) == 1 && rows[0].u.b() == 1}
+	c := &promptCache{kv: make([]kvPair, m.Spec.Layers), pass: rows[0].u.pass, keepValues: len(rows) == 1 && rows[0].u.b() == 1}
 	for l := range m.Spec.Layers {
+		table, err := m.positionsOf(l, rows[0].u.t, c.pass)
+		if err != nil {
+			c.free()
+			return nil, err
+		}
 		ks, vs := []any{table.cos, table.sin}, []any{}
 		for i, r := range rows {
 			p := r.u.layerKV(l)

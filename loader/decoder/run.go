@@ -22,24 +22,35 @@ type job struct {
 	scoreOnly    bool
 }
 
+// Emit takes the reply to one prompt under one condition, by their places in the lists.
+type Emit func(prompt, cond int, r *Reply) error
+
 // Ask puts every prompt to the model under every condition and then calls emit with each reply, prompt by prompt.
 //
 // What conditions of a prompt have in common is computed once: layers below the first edited one (the shared trunk), and, for
 // edits that start at a later row, all rows before it (the kept cache). Scores of whole passes depend on the shapes that o fixes
 // and not on what else is asked. What else can move a number, within the bound between shapes: answers are decoded 1, 8 or
 // o.DecodeBatch at a time, by how many there are; rows over a kept cache are computed in batches that the number of such conditions
-// sizes, from the first layer that any of them edits; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come
+// sizes, from the first layer that any of them edits or in which sets of them part; with a draft to check (Prompt.Draft, or a plain condition beside) some gaps come
 // from programs of eight rows instead of one; and a batch mate's draft moves the slots that later tokens take. The same question
 // gives the same bits again.
-func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit func(prompt, cond int, r *Reply) error) error {
+func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit Emit) error {
 	o.fill()
+	if m.crossesSwitch(prompts, &o) {
+		return m.askAcross(ctx, prompts, conds, o, emit)
+	}
+	return m.ask(ctx, prompts, conds, o, emit)
+}
+
+// ask is Ask where no answer outgrows the rotary table of its prompt.
+func (m *Model) ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit Emit) error {
 	jobs := make([][]*job, len(prompts))
 	for i, p := range prompts {
 		if err := m.check(i, p, &o); err != nil {
 			return err
 		}
 		for j, c := range conds {
-			rc, err := m.geo.resolve(c.Edits, len(p.IDs), p.Question)
+			rc, err := m.geo.resolve(c.Edits, p.scopeLength(), p.Question)
 			if err != nil {
 				return fmt.Errorf("prompt %d: %w", i, err)
 			}
@@ -86,7 +97,7 @@ func finished(js []*job) bool {
 
 // handOn emits the replies to one prompt. Jobs that are the same computation as another get its reply, and a probe that was carried
 // but not asked for is left out.
-func handOn(js []*job, conds []Condition, emit func(prompt, cond int, r *Reply) error) error {
+func handOn(js []*job, conds []Condition, emit Emit) error {
 	for _, j := range js {
 		r := *j.reply
 		if j.alias != nil {
@@ -105,22 +116,24 @@ func handOn(js []*job, conds []Condition, emit func(prompt, cond int, r *Reply) 
 // group is a prefill batch of prompts with all their jobs.
 type group struct {
 	bucket int
+	pass   int      // of passOf
 	jobs   [][]*job // by prompt
 	units  []*unit
 	base   *unit // the plain run, nil if nothing needs it
 }
 
-// chunks splits the prompts into prefill batches (by bucket, in the order given) and these into pieces whose caches fit the
+// chunks splits the prompts into prefill batches (by bucket and rotary table, in the order given) and these into pieces whose caches fit the
 // budget. The batches are fixed by the prompts and o.Batch; the pieces only say what is in memory together.
 func (m *Model) chunks(prompts []*Prompt, jobs [][]*job, conds []Condition, o *AskOptions) [][]*group {
-	open := map[int]*group{}
+	open := map[[2]int]*group{}
 	var groups []*group
 	for i, p := range prompts {
-		b := LengthBucket(len(p.IDs) + len(p.Answer))
-		g := open[b]
+		n := len(p.IDs) + len(p.Answer)
+		key := [2]int{LengthBucket(n), passOf(m.Spec, n)}
+		g := open[key]
 		if g == nil || len(g.jobs) == o.Batch {
-			g = &group{bucket: b}
-			open[b] = g
+			g = &group{bucket: key[0], pass: key[1]}
+			open[key] = g
 			groups = append(groups, g)
 		}
 		g.jobs = append(g.jobs, jobs[i])
@@ -336,7 +349,7 @@ func (g *group) usePlain(k int) {
 
 // newUnit is a plain unit of the group's prompts, filled up to the batch size with copies of the last one.
 func (m *Model) newUnit(g *group, batch int) *unit {
-	u := &unit{group: g, t: g.bucket, stop: m.Spec.Layers, conds: make([]*condition, batch)}
+	u := &unit{group: g, t: g.bucket, pass: g.pass, stop: m.Spec.Layers, conds: make([]*condition, batch)}
 	for i := range batch {
 		p := g.jobs[min(i, len(g.jobs)-1)][0].p
 		u.ids = append(u.ids, append(append([]int32(nil), p.IDs...), p.Answer...))

@@ -19,7 +19,7 @@ type rowScore struct {
 // same for all; the result has the same shape. Rows are taken in pieces of a few fixed sizes.
 func (m *Model) scoreRows(x *tensors.Tensor, idx, targets [][]int32) ([][]rowScore, error) {
 	prog, err := m.program("score", func(in []*graph.Node) []*graph.Node {
-		return m.cfg.scoreGraph(in[0], in[1], in[2], in[3], in[4])
+		return m.cfg.scoreGraph(in[0], in[1], in[2], (&nodeReader{in[3:]}).final(&m.cfg))
 	})
 	if err != nil {
 		return nil, err
@@ -85,7 +85,7 @@ func (m *Model) callFinal(prog *graph.Exec, x *tensors.Tensor, p int, inputs ...
 		defer free(t)
 		args = append(args, t)
 	}
-	return call(prog, append(args, w.norm, w.head)...)
+	return call(prog, append(args, w...)...)
 }
 
 // padRows flattens rows[i][from:from+n], each padded to p with its own last entry.
@@ -102,7 +102,7 @@ func padRows(rows [][]int32, from, n, p int) []int32 {
 // logitRows returns the logits at rows idx [B][n] of x: [B][n][vocab].
 func (m *Model) logitRows(x *tensors.Tensor, idx [][]int32) ([][][]float32, error) {
 	prog, err := m.program("logits", func(in []*graph.Node) []*graph.Node {
-		return []*graph.Node{m.cfg.logitsGraph(in[0], in[1], in[2], in[3])}
+		return []*graph.Node{m.cfg.logitsGraph(in[0], in[1], (&nodeReader{in[2:]}).final(&m.cfg))}
 	})
 	if err != nil {
 		return nil, err

@@ -16,10 +16,10 @@ func rowBucket(n int) int {
 	return rowBuckets[len(rowBuckets)-1]
 }
 
-// scoreBucket is the number of rows that the output layer is compiled for: a step of 4 up to 16, as the vocabulary makes each row dear.
+// scoreBucket is the number of rows that the output layer is compiled for: a step of 2 up to 16, as the vocabulary makes each row dear.
 func scoreBucket(n int) int {
 	if n > 1 && n <= 16 {
-		return (n + 3) / 4 * 4
+		return (n + 1) / 2 * 2
 	}
 	return rowBucket(n)
 }

@@ -36,7 +36,7 @@ func TestBuckets(t *testing.T) {
 			t.Errorf("rowBucket(%d): got %d, want %d", n, got, want)
 		}
 	}
-	for n, want := range map[int]int{1: 1, 2: 4, 4: 4, 5: 8, 9: 12, 16: 16, 17: 24, 64: 64} {
+	for n, want := range map[int]int{1: 1, 2: 2, 4: 4, 5: 6, 9: 10, 16: 16, 17: 24, 64: 64} {
 		if got := scoreBucket(n); got != want {
 			t.Errorf("scoreBucket(%d): got %d, want %d", n, got, want)
 		}
@@ -163,15 +163,15 @@ func plainWalk(t *testing.T, m *Model, block *graph.Exec, u *unit) []float32 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, err := m.positionsUpTo(u.t)
-	if err != nil {
-		t.Fatal(err)
-	}
-	window, err := m.noWindow()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for l := range m.Spec.Layers {
+		table, err := m.positionsOf(l, u.t, u.pass)
+		if err != nil {
+			t.Fatal(err)
+		}
+		window, err := m.windowOf(l)
+		if err != nil {
+			t.Fatal(err)
+		}
 		w, err := m.weights.acquire(l)
 		if err != nil {
 			t.Fatal(err)
@@ -215,8 +215,16 @@ func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 		t.Fatal(err)
 	}
 	defer free(x)
+	table, err := m.positionsOf(0, run.tp+run.capacity, run.pass)
+	if err != nil {
+		t.Fatal(err)
+	}
+	window, err := m.windowOf(0)
+	if err != nil {
+		t.Fatal(err)
+	}
 	args := []any{
-		x, in.pos, in.branch, in.table.cos, in.table.sin, in.window, kv.kv[0].k, kv.kv[0].v, in.promptLen,
+		x, in.pos, in.branch, table.cos, table.sin, window, kv.kv[0].k, kv.kv[0].v, in.promptLen,
 		run.empty.k, run.empty.v, in.tailPos, in.tailBranch, in.slot,
 	}
 	if !cfg.plain {

@@ -43,6 +43,11 @@ func (b *Backend) floats(data []float32, dtype dtypes.DType, dims ...int) (*tens
 	return tensors.FromRaw(b.Backend, 0, shape, raw)
 }
 
+// roundBFloat16 rounds to nearest even, as floats does.
+func roundBFloat16(x float32) float32 {
+	return math.Float32frombits(uint32(safetensors.BF16FromFloat32(x)) << 16)
+}
+
 func bytesOf[T int32 | float32](data []T) []byte {
 	if len(data) == 0 {
 		return nil

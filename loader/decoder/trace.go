@@ -46,7 +46,7 @@ func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptio
 	if err := o.check(len(ids), m.Spec.Layers); err != nil {
 		return nil, err
 	}
-	u := &unit{ids: [][]int32{ids}, t: LengthBucket(len(ids)), stop: m.Spec.Layers, conds: []*condition{c}, taps: map[int]bool{}}
+	u := &unit{ids: [][]int32{ids}, t: LengthBucket(len(ids)), pass: passOf(m.Spec, len(ids)), stop: m.Spec.Layers, conds: []*condition{c}, taps: map[int]bool{}}
 	defer u.free()
 	for _, l := range o.QK {
 		u.taps[l] = true

@@ -17,6 +17,7 @@ type kvPair struct{ k, v *tensors.Tensor }
 type unit struct {
 	ids   [][]int32    // [B], each shorter than or as long as t
 	t     int          // bucket
+	pass  int          // of passOf: the rotary tables that the sequences have in common
 	conds []*condition // [B]; nil = unedited
 
 	group *group // whose prompts these are
@@ -213,11 +214,11 @@ func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) e
 	if err != nil {
 		return err
 	}
-	table, err := m.positionsUpTo(u.t)
+	table, err := m.positionsOf(l, u.t, u.pass)
 	if err != nil {
 		return err
 	}
-	window, err := m.noWindow()
+	window, err := m.windowOf(l)
 	if err != nil {
 		return err
 	}

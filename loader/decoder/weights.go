@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/gomlx/compute/dtypes"
@@ -22,13 +23,11 @@ type weightStore struct {
 
 	mu     sync.Mutex
 	layers []*layerWeights
-	final  *finalWeights
+	final  []*tensors.Tensor
 	ahead  map[int]chan loaded // streamed: uploads under way
 }
 
 type layerWeights struct{ tensors []*tensors.Tensor }
-
-type finalWeights struct{ norm, head *tensors.Tensor }
 
 type loaded struct {
 	w   *layerWeights
@@ -38,26 +37,32 @@ type loaded struct {
 func newWeightStore(be *Backend, c *loader.Checkpoint, dtype dtypes.DType, budget int64) *weightStore {
 	s := &weightStore{be: be, ckpt: c, dtype: dtype, layers: make([]*layerWeights, c.Spec.Layers), ahead: map[int]chan loaded{}}
 	var need int64
-	for _, name := range c.Weights.Names() {
-		if info, ok := c.Weights.Info(name); ok {
-			need += int64(info.Elements()) * int64(dtype.Size())
+	for l := range c.Spec.Layers {
+		for _, p := range layerParams(&c.Spec, l) {
+			need += p.Elements() * int64(dtype.Size())
 		}
+	}
+	for _, p := range finalParams(&c.Spec) {
+		need += p.Elements() * int64(dtype.Size())
 	}
 	s.streamed = budget > 0 && need > budget
 	return s
 }
 
-// weightNames lists a layer's tensors in the order in which the programs take them.
-func weightNames(n loader.LayerNames) []string {
-	all := []string{n.InputNorm, n.Q, n.QBias, n.K, n.KBias, n.V, n.VBias, n.O, n.OBias, n.PostNorm,
-		n.Gate, n.GateBias, n.Up, n.UpBias, n.Down, n.DownBias}
-	out := all[:0]
-	for _, s := range all {
-		if s != "" {
-			out = append(out, s)
-		}
+// layerParams lists what a layer has, in the order in which the programs take it.
+func layerParams(s *loader.Spec, l int) []loader.Param {
+	layer := s.Params.Layer(l)
+	return slices.DeleteFunc(layer.All(), func(p loader.Param) bool { return !p.Has() })
+}
+
+// finalParams lists what there is after the layers, in that order.
+func finalParams(s *loader.Spec) []loader.Param {
+	head := s.Params.Head
+	if s.Tied {
+		head = s.Params.Embed
 	}
-	return out
+	return slices.DeleteFunc([]loader.Param{s.Params.FinalNorm, s.Params.FinalBias, head, s.Params.HeadBias},
+		func(p loader.Param) bool { return !p.Has() })
 }
 
 // acquire returns layer l's weights as program arguments. release must follow.
@@ -131,8 +136,8 @@ func (s *weightStore) release(l int) {
 
 func (s *weightStore) load(l int) (*layerWeights, error) {
 	w := &layerWeights{}
-	for _, name := range weightNames(s.ckpt.Spec.Names.Layer(l)) {
-		t, err := s.upload(name)
+	for _, p := range layerParams(&s.ckpt.Spec, l) {
+		t, err := s.upload(p)
 		if err != nil {
 			free(w.tensors...)
 			return nil, err
@@ -142,43 +147,41 @@ func (s *weightStore) load(l int) (*layerWeights, error) {
 	return w, nil
 }
 
-// finalLayer returns the final norm and the output matrix; they always stay on the device.
-func (s *weightStore) finalLayer() (*finalWeights, error) {
+// finalLayer returns the parameters after the layers as program arguments; they always stay on the device.
+func (s *weightStore) finalLayer() ([]any, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.final != nil {
-		return s.final, nil
+	if s.final == nil {
+		var all []*tensors.Tensor
+		for _, p := range finalParams(&s.ckpt.Spec) {
+			t, err := s.upload(p)
+			if err != nil {
+				free(all...)
+				return nil, err
+			}
+			all = append(all, t)
+		}
+		s.final = all
 	}
-	n := s.ckpt.Spec.Names
-	head := n.Head
-	if s.ckpt.Spec.Tied {
-		head = n.Embed
+	args := make([]any, len(s.final))
+	for i, t := range s.final {
+		args[i] = t
 	}
-	norm, err := s.upload(n.FinalNorm)
-	if err != nil {
-		return nil, err
-	}
-	h, err := s.upload(head)
-	if err != nil {
-		free(norm)
-		return nil, err
-	}
-	s.final = &finalWeights{norm, h}
-	return s.final, nil
+	return args, nil
 }
 
-// upload copies one tensor to the device in the store's dtype, straight into the device's buffer where the backend shares
+// upload copies one parameter to the device in the store's dtype, straight into the device's buffer where the backend shares
 // memory with the host.
-func (s *weightStore) upload(name string) (*tensors.Tensor, error) {
-	info, raw, err := s.mapped(name)
+func (s *weightStore) upload(p loader.Param) (*tensors.Tensor, error) {
+	stored, chunks, err := s.ckpt.Chunks(p)
 	if err != nil {
 		return nil, err
 	}
-	defer s.ckpt.Weights.Release(name)
-	shape := shapes.Make(s.dtype, info.Shape...)
-	same := (s.dtype == dtypes.Float32 && info.DType == safetensors.F32) || (s.dtype == dtypes.BFloat16 && info.DType == safetensors.BF16)
-	if same {
-		return tensors.FromRaw(s.be.Backend, 0, shape, raw)
+	defer s.ckpt.Release(p)
+	shape := shapes.Make(s.dtype, p.Shape...)
+	same := (s.dtype == dtypes.Float32 && stored == safetensors.F32) || (s.dtype == dtypes.BFloat16 && stored == safetensors.BF16)
+	if same && len(chunks) == 1 {
+		return tensors.FromRaw(s.be.Backend, 0, shape, chunks[0])
 	}
 	if s.dtype == dtypes.Float32 && s.be.HasSharedBuffers() {
 		t, err := tensors.FromShapeForBackend(s.be.Backend, 0, shape)
@@ -186,53 +189,65 @@ func (s *weightStore) upload(name string) (*tensors.Tensor, error) {
 			return nil, err
 		}
 		var bad error
-		err = tensors.MutableFlatData(t, func(dst []float32) { bad = safetensors.DecodeFloat32(dst, raw, info.DType) })
+		err = tensors.MutableFlatData(t, func(dst []float32) { _, bad = s.ckpt.Float32s(p, dst) })
 		if err == nil {
 			err = bad
 		}
 		if err != nil {
 			free(t)
-			return nil, fmt.Errorf("%s: %w", name, err)
+			return nil, err
 		}
 		return t, nil
 	}
-	values, err := s.ckpt.Weights.Float32s(name, nil)
+	values, err := s.ckpt.Float32s(p, nil)
 	if err != nil {
 		return nil, err
 	}
-	return s.be.floats(values, s.dtype, info.Shape...)
-}
-
-// mapped returns a tensor's header and its bytes in the memory map.
-func (s *weightStore) mapped(name string) (safetensors.Info, []byte, error) {
-	info, ok := s.ckpt.Weights.Info(name)
-	if !ok {
-		return info, nil, fmt.Errorf("%s: tensor %s is missing", s.ckpt.Dir, name)
-	}
-	raw, err := s.ckpt.Weights.Bytes(name)
-	return info, raw, err
+	return s.be.floats(values, s.dtype, p.Shape...)
 }
 
 // embed looks token ids up on the host, from the memory map: a few rows of a matrix that need not be on the device.
 // The result is [len(ids), hidden] float32 values.
 func (s *weightStore) embed(ids []int32) ([]float32, error) {
-	name := s.ckpt.Spec.Names.Embed
-	info, raw, err := s.mapped(name)
+	p := s.ckpt.Spec.Params.Embed
+	stored, chunks, err := s.ckpt.Chunks(p)
 	if err != nil {
 		return nil, err
 	}
-	width := len(raw) / info.Shape[0]
-	d := info.Shape[1]
+	if len(chunks) != 1 {
+		return nil, fmt.Errorf("embedding: got %d pieces, want one", len(chunks))
+	}
+	vocab, d := p.Shape[0], p.Shape[1]
+	raw, scale := chunks[0], s.embedScale()
+	width := len(raw) / vocab
 	out := make([]float32, len(ids)*d)
 	for i, id := range ids {
-		if id < 0 || int(id) >= info.Shape[0] {
-			return nil, fmt.Errorf("token id %d: the vocabulary has %d tokens", id, info.Shape[0])
+		if id < 0 || int(id) >= vocab {
+			return nil, fmt.Errorf("token id %d: the vocabulary has %d tokens", id, vocab)
 		}
-		if err := safetensors.DecodeFloat32(out[i*d:(i+1)*d], raw[int(id)*width:(int(id)+1)*width], info.DType); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		row := out[i*d : (i+1)*d]
+		if err := safetensors.DecodeFloat32(row, raw[int(id)*width:(int(id)+1)*width], stored); err != nil {
+			return nil, fmt.Errorf("embedding: %w", err)
+		}
+		if s.dtype == dtypes.BFloat16 && stored == safetensors.F32 { // transformers rounds the matrix before it scales a row
+			for k, x := range row {
+				row[k] = roundBFloat16(x)
+			}
+		}
+		for k := range row {
+			row[k] *= scale
 		}
 	}
 	return out, nil
+}
+
+// embedScale is the factor on the embedding as the family rounds it.
+func (s *weightStore) embedScale() float32 {
+	scale := float32(s.ckpt.Spec.EmbedScale)
+	if s.ckpt.Spec.EmbedRound && s.dtype == dtypes.BFloat16 {
+		scale = roundBFloat16(scale)
+	}
+	return scale
 }
 
 func (s *weightStore) close() {
@@ -250,8 +265,6 @@ func (s *weightStore) close() {
 		}
 		s.layers[l] = nil
 	}
-	if s.final != nil {
-		free(s.final.norm, s.final.head)
-		s.final = nil
-	}
+	free(s.final...)
+	s.final = nil
 }

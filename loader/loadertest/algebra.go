@@ -3,100 +3,9 @@ package loadertest
 import (
 	"fmt"
 	"math"
+
+	"github.com/headscope/headscope/loader"
 )
-
-// projection is a stored matrix [out][in] and its bias [out], nil where the family has none.
-type projection struct {
-	weight [][]float64
-	bias   []float64
-}
-
-// layer holds one layer's weights.
-type layer struct {
-	inputNorm, postNorm        []float64
-	q, k, v, o, gate, up, down projection
-}
-
-// outer holds what surrounds the layers; head is the embedding where they are tied.
-type outer struct {
-	embed, head [][]float64
-	norm        []float64
-}
-
-func (r *Reference) loadLayer(l int) (*layer, error) {
-	n := r.c.Spec.Names.Layer(l)
-	w := &layer{}
-	var err error
-	if w.inputNorm, err = r.vector(n.InputNorm); err != nil {
-		return nil, err
-	}
-	if w.postNorm, err = r.vector(n.PostNorm); err != nil {
-		return nil, err
-	}
-	for _, p := range []struct {
-		to           *projection
-		weight, bias string
-	}{
-		{&w.q, n.Q, n.QBias}, {&w.k, n.K, n.KBias}, {&w.v, n.V, n.VBias}, {&w.o, n.O, n.OBias},
-		{&w.gate, n.Gate, n.GateBias}, {&w.up, n.Up, n.UpBias}, {&w.down, n.Down, n.DownBias},
-	} {
-		if p.to.weight, err = r.matrix(p.weight); err != nil {
-			return nil, err
-		}
-		if p.bias == "" {
-			continue
-		}
-		if p.to.bias, err = r.vector(p.bias); err != nil {
-			return nil, err
-		}
-	}
-	return w, nil
-}
-
-func (r *Reference) loadOuter() (*outer, error) {
-	n := r.c.Spec.Names
-	embed, err := r.matrix(n.Embed)
-	if err != nil {
-		return nil, err
-	}
-	norm, err := r.vector(n.FinalNorm)
-	if err != nil {
-		return nil, err
-	}
-	out := &outer{embed: embed, head: embed, norm: norm}
-	if n.Head != "" {
-		out.head, err = r.matrix(n.Head)
-	}
-	return out, err
-}
-
-// vector returns a tensor's elements, widened.
-func (r *Reference) vector(name string) ([]float64, error) {
-	flat, err := r.c.Weights.Float32s(name, nil)
-	if err != nil {
-		return nil, fmt.Errorf("reference: %w", err)
-	}
-	out := make([]float64, len(flat))
-	for i, v := range flat {
-		out[i] = float64(v)
-	}
-	return out, nil
-}
-
-// matrix returns a tensor of two dimensions as rows.
-func (r *Reference) matrix(name string) ([][]float64, error) {
-	flat, err := r.vector(name)
-	if err != nil {
-		return nil, err
-	}
-	info, _ := r.c.Weights.Info(name)
-	columns := info.Shape[1] // loader.Open checked the shape
-	out := make([][]float64, info.Shape[0])
-	for i := range out {
-		out[i] = flat[i*columns : (i+1)*columns]
-	}
-	return out, nil
-}
 
 // linear returns x·weight^T + bias.
 func linear(x [][]float64, p projection) [][]float64 {
@@ -113,17 +22,55 @@ func linear(x [][]float64, p projection) [][]float64 {
 	return out
 }
 
-// rmsNorm returns weight * x / sqrt(mean(x^2) + eps), row by row (Zhang and Sennrich 2019).
-func rmsNorm(x [][]float64, weight []float64, eps float64) [][]float64 {
-	out := make([][]float64, len(x))
-	for t, row := range x {
-		scale := 1 / math.Sqrt(dot(row, row)/float64(len(row))+eps)
-		out[t] = make([]float64, len(row))
-		for i, v := range row {
-			out[t][i] = weight[i] * v * scale
+// normalized returns (x - mean) / sqrt(variance + eps) * weight + bias; an RMS norm (Zhang and Sennrich 2019) takes 0 for the mean, and
+// Gemma's stores weight - 1. The places where a norm's kinds differ in rounding alone are one here.
+func normalized(s *loader.Spec, x, weight, bias []float64) []float64 {
+	n := float64(len(x))
+	mean, variance := 0.0, 0.0
+	if s.Norm == loader.LayerNorm || s.Norm == loader.LayerNormBare {
+		for _, v := range x {
+			mean += v / n
+		}
+	}
+	for _, v := range x {
+		variance += (v - mean) * (v - mean) / n
+	}
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = (v - mean) / math.Sqrt(variance+s.NormEps)
+		switch {
+		case weight == nil:
+		case s.Norm == loader.RMSNormOffset:
+			out[i] *= 1 + weight[i]
+		default:
+			out[i] *= weight[i]
+		}
+		if bias != nil {
+			out[i] += bias[i]
 		}
 	}
 	return out
+}
+
+// activation returns the nonlinearity of the MLP.
+func activation(name loader.Activation) (func(float64) float64, error) {
+	switch name {
+	case loader.SiLU:
+		return func(x float64) float64 { return x / (1 + math.Exp(-x)) }, nil
+	case loader.GELU:
+		return func(x float64) float64 { return x / 2 * (1 + math.Erf(x/math.Sqrt2)) }, nil
+	case loader.GELUTanh:
+		return func(x float64) float64 { return x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) }, nil
+	}
+	return nil, fmt.Errorf("reference: activation: got %q, want %q, %q or %q", name, loader.SiLU, loader.GELU, loader.GELUTanh)
+}
+
+// capped is Gemma's soft cap; a limit of 0 stands for none.
+func capped(x, limit float64) float64 {
+	if limit == 0 {
+		return x
+	}
+	return limit * math.Tanh(x/limit)
 }
 
 // split cuts [T][n*dim] into [n][T][dim].
@@ -145,14 +92,39 @@ func dot(a, b []float64) float64 {
 	return sum
 }
 
-// addRows returns a+b in new rows.
-func addRows(a, b [][]float64) [][]float64 {
+// addRows returns a + factor*b in new rows.
+func addRows(a, b [][]float64, factor float64) [][]float64 {
 	out := make([][]float64, len(a))
 	for t := range a {
-		out[t] = make([]float64, len(a[t]))
+		out[t] = scaled(b[t], factor)
 		for i, v := range a[t] {
-			out[t][i] = v + b[t][i]
+			out[t][i] += v
 		}
+	}
+	return out
+}
+
+func scaled(x []float64, factor float64) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = v * factor
+	}
+	return out
+}
+
+func widened(x []float32) []float64 {
+	out := make([]float64, len(x))
+	for i, v := range x {
+		out[i] = float64(v)
+	}
+	return out
+}
+
+// rowsOf cuts a row-major matrix into its rows.
+func rowsOf(flat []float64, columns int) [][]float64 {
+	out := make([][]float64, len(flat)/columns)
+	for i := range out {
+		out[i] = flat[i*columns : (i+1)*columns]
 	}
 	return out
 }

@@ -1,46 +1,51 @@
 package loadertest
 
 import (
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
-	"math"
-	"math/rand/v2"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/safetensors"
 )
 
-// Options describe a checkpoint of the Llama family. Zero sizes take the defaults in brackets.
+// Options describe a checkpoint. Zero sizes take the defaults in brackets.
 type Options struct {
+	Family string // an architecture of loader.Architectures [LlamaForCausalLM], at the values that its published checkpoints exercise
+
 	Layers       int // [2]
 	Heads        int // [4]
 	KVHeads      int // [Heads]
-	HeadDim      int // [16]; need not be Hidden/Heads
-	Hidden       int // [32]
+	HeadDim      int // [16]; need not be Hidden/Heads in families whose published files say it
+	Hidden       int // [32], or Heads*HeadDim in the other families
 	Intermediate int // [48]
 	Vocab        int // [64]
 	MaxPositions int // [512]
 
-	AttentionBias, MLPBias, Tied bool
+	AttentionBias, MLPBias, Tied bool // where the family has the key; Gemma, Cohere and SmolLM3 are tied in any case
 
-	Theta  float64 // [10000]
-	Llama3 bool    // llama3 frequencies: factor 8 over MaxPositions/8, all three bands present at the default sizes
+	Theta  float64 // [10000 for Llama, the published value for others]
+	Llama3 bool    // llama3 frequencies of Llama: factor 8 over MaxPositions/8, all three bands present at the default sizes
+
+	Config map[string]any // keys of config.json in place of the family's; nil removes one
 
 	BFloat16 bool // stored dtype, else float32
 	Seed     uint64
 }
 
 func (o Options) withDefaults() Options {
+	if o.Family == "" {
+		o.Family = "LlamaForCausalLM"
+	}
 	for _, d := range []struct {
 		to  *int
 		def int
 	}{
-		{&o.Layers, 2}, {&o.Heads, 4}, {&o.HeadDim, 16}, {&o.Hidden, 32}, {&o.Intermediate, 48}, {&o.Vocab, 64}, {&o.MaxPositions, 512},
+		{&o.Layers, 2}, {&o.Heads, 4}, {&o.Intermediate, 48}, {&o.Vocab, 64}, {&o.MaxPositions, 512},
 	} {
 		if *d.to == 0 {
 			*d.to = d.def
@@ -49,8 +54,20 @@ func (o Options) withDefaults() Options {
 	if o.KVHeads == 0 {
 		o.KVHeads = o.Heads
 	}
-	if o.Theta == 0 {
-		o.Theta = 10000
+	free := o.saysHeadDim() // from hidden/heads
+	switch {
+	case o.HeadDim != 0:
+	case o.Hidden != 0 && !free:
+		o.HeadDim = o.Hidden / o.Heads
+	default:
+		o.HeadDim = 16
+	}
+	switch {
+	case o.Hidden != 0:
+	case free:
+		o.Hidden = 32
+	default:
+		o.Hidden = o.Heads * o.HeadDim
 	}
 	return o
 }
@@ -79,11 +96,13 @@ func open(t testing.TB, dir string) *loader.Checkpoint {
 	return c
 }
 
-// Write writes config.json and model.safetensors into dir. Each tensor is drawn from the seed and its own name, so that two
-// checkpoints that differ in one option share all other tensors. The spreads keep attention away from both uniform and one-hot (scores
-// of deviation about 2) and the logits apart.
+// Write writes config.json and model.safetensors into dir: the family's spelling of the config, and the tensors that the loader then asks
+// for. Each is drawn from the seed and its own name.
 func Write(dir string, o Options) error {
 	o = o.withDefaults()
+	if spellings[o.Family] == nil {
+		return fmt.Errorf("loadertest: family: got %q, want one of %v", o.Family, slices.Sorted(maps.Keys(spellings)))
+	}
 	text, err := json.MarshalIndent(o.config(), "", "  ")
 	if err != nil {
 		return err
@@ -92,86 +111,29 @@ func Write(dir string, o Options) error {
 	if err != nil {
 		return fmt.Errorf("loadertest: %w", err)
 	}
+	if err := o.check(&spec); err != nil {
+		return err
+	}
 	if err := os.WriteFile(filepath.Join(dir, "config.json"), text, 0o644); err != nil {
 		return err
 	}
-	return safetensors.WriteFile(filepath.Join(dir, "model.safetensors"), o.entries(&spec), map[string]string{"format": "pt"})
+	return safetensors.WriteFile(filepath.Join(dir, "model.safetensors"), o.entries(o.tensors(&spec)), map[string]string{"format": "pt"})
 }
 
-func (o Options) config() map[string]any {
-	c := map[string]any{
-		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama",
-		"num_hidden_layers": o.Layers, "num_attention_heads": o.Heads, "num_key_value_heads": o.KVHeads, "head_dim": o.HeadDim,
-		"hidden_size": o.Hidden, "intermediate_size": o.Intermediate, "vocab_size": o.Vocab, "max_position_embeddings": o.MaxPositions,
-		"rms_norm_eps": 1e-5, "hidden_act": "silu", "attention_bias": o.AttentionBias, "mlp_bias": o.MLPBias,
-		"tie_word_embeddings": o.Tied, "rope_theta": o.Theta, "bos_token_id": 1, "eos_token_id": 2,
-	}
-	if o.Llama3 {
-		c["rope_scaling"] = map[string]any{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
-			"original_max_position_embeddings": o.MaxPositions / 8}
-	}
-	return c
-}
-
-func (o Options) entries(s *loader.Spec) []safetensors.Entry {
-	const score = 1.4 // deviation of a query or key element; scores get its square
-	fan := func(n int) float64 { return 1 / math.Sqrt(float64(n)) }
-	var out []safetensors.Entry
-	draw := func(name string, mean, deviation float64, shape ...int) {
-		if name != "" {
-			out = append(out, o.entry(name, mean, deviation, shape))
+// check refuses options that the family's config cannot say.
+func (o Options) check(s *loader.Spec) error {
+	first := s.Params.Layer(0)
+	for _, asked := range []struct {
+		option string
+		lost   bool
+	}{
+		{"AttentionBias", o.AttentionBias && !first.QBias.Has()}, {"MLPBias", o.MLPBias && !first.DownBias.Has()},
+		{"Tied", o.Tied && !s.Tied}, {"Llama3", o.Llama3 && s.Tables[0].Type != "llama3"},
+		{"KVHeads", o.KVHeads != s.KVHeads}, {"HeadDim", o.HeadDim != s.HeadDim},
+	} {
+		if asked.lost {
+			return fmt.Errorf("loadertest: %s: %s has no such option at this value", asked.option, o.Family)
 		}
 	}
-	head := 2.5 * fan(s.Hidden)
-	if s.Tied {
-		draw(s.Names.Embed, 0, head, s.Vocab, s.Hidden)
-	} else {
-		draw(s.Names.Embed, 0, 1, s.Vocab, s.Hidden)
-		draw(s.Names.Head, 0, head, s.Vocab, s.Hidden)
-	}
-	draw(s.Names.FinalNorm, 1, 0.1, s.Hidden)
-	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
-	for l := range s.Layers {
-		n := s.Names.Layer(l)
-		draw(n.InputNorm, 1, 0.1, s.Hidden)
-		draw(n.Q, 0, score*fan(s.Hidden), q, s.Hidden)
-		draw(n.K, 0, score*fan(s.Hidden), kv, s.Hidden)
-		draw(n.V, 0, fan(s.Hidden), kv, s.Hidden)
-		draw(n.O, 0, fan(q), s.Hidden, q)
-		draw(n.QBias, 0, 0.3, q)
-		draw(n.KBias, 0, 0.3, kv)
-		draw(n.VBias, 0, 0.3, kv)
-		draw(n.OBias, 0, 0.3, s.Hidden)
-		draw(n.PostNorm, 1, 0.1, s.Hidden)
-		draw(n.Gate, 0, fan(s.Hidden), s.Intermediate, s.Hidden)
-		draw(n.Up, 0, fan(s.Hidden), s.Intermediate, s.Hidden)
-		draw(n.Down, 0, 2*fan(s.Intermediate), s.Hidden, s.Intermediate)
-		draw(n.GateBias, 0, 0.3, s.Intermediate)
-		draw(n.UpBias, 0, 0.3, s.Intermediate)
-		draw(n.DownBias, 0, 0.3, s.Hidden)
-	}
-	return out
-}
-
-func (o Options) entry(name string, mean, deviation float64, shape []int) safetensors.Entry {
-	stream := fnv.New64a()
-	stream.Write([]byte(name))
-	rng := rand.New(rand.NewPCG(o.Seed, stream.Sum64()))
-	n := 1
-	for _, d := range shape {
-		n *= d
-	}
-	dtype, data := safetensors.F32, make([]byte, 0, 4*n)
-	if o.BFloat16 {
-		dtype = safetensors.BF16
-	}
-	for range n {
-		v := float32(mean + deviation*rng.NormFloat64())
-		if o.BFloat16 {
-			data = binary.LittleEndian.AppendUint16(data, safetensors.BF16FromFloat32(v))
-		} else {
-			data = binary.LittleEndian.AppendUint32(data, math.Float32bits(v))
-		}
-	}
-	return safetensors.Entry{Name: name, DType: dtype, Shape: shape, Write: safetensors.Bytes(data)}
+	return nil
 }

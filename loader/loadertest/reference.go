@@ -2,7 +2,6 @@ package loadertest
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/rope"
@@ -12,8 +11,9 @@ import (
 type Gains struct {
 	// Head multiplies a head's output, the slice of the output projection's input.
 	Head func(layer, head, row int) float64
-	// Q multiplies both members of a plane of a head's query, after the bias and before the rotation. The plane behind the last one
-	// stands for the dimensions that do not rotate. Zero on all of them makes the head attend uniformly.
+	// Q multiplies both members of a plane of a head's query, after bias, clipping and norm and before the rotation. The plane behind the
+	// last one stands for the dimensions that do not rotate; a layer without rotation counts as the others do. Zero on all of them makes
+	// the head attend uniformly.
 	Q func(layer, head, plane, row int) float64
 }
 
@@ -21,12 +21,12 @@ type Gains struct {
 type Trace struct {
 	Logits    [][]float64     // [T][vocab]
 	Hidden    [][][]float64   // [layer][T][hidden], output of each layer, before the final norm
-	Attention [][][][]float64 // [layer][head][query row][key up to the query's], sums to 1
+	Attention [][][][]float64 // [layer][head][query row][key up to the query's], sums to 1; 0 outside of the window
 	HeadOut   [][][]float64   // [layer][T][heads*headDim], after the gain, before the output projection
-	Write     [][][]float64   // [layer][T][head], norm of what the head's part of HeadOut adds to the residual
+	Write     [][][]float64   // [layer][T][head], norm of the head's share of the output projection's result
 	V         [][][][]float64 // [layer][kvHead][T][headDim]
-	QPre      [][][][]float64 // [layer][head][T][headDim], after bias and gain, before rotation
-	KPre      [][][][]float64 // [layer][kvHead][T][headDim], after bias, before rotation
+	QPre      [][][][]float64 // [layer][head][T][headDim], after bias, clipping, norm and gain, before rotation
+	KPre      [][][][]float64 // [layer][kvHead][T][headDim], after bias, clipping and norm, before rotation
 	QRot      [][][][]float64 // QPre after rotation
 	KRot      [][][][]float64 // KPre after rotation
 }
@@ -35,20 +35,24 @@ type Trace struct {
 type Reference struct {
 	Precision rope.Precision // of the rotary angles; the zero value is transformers' float32
 
-	c     *loader.Checkpoint
-	table *rope.Table
+	// Pass returns the length of the pass that computes a row, for tables that depend on it: a key in a cache keeps the rotation of its
+	// pass. nil stands for one pass over all tokens.
+	Pass func(row int) int
+
+	c *loader.Checkpoint
 }
 
 // NewReference prepares c, which has to stay open.
 func NewReference(c *loader.Checkpoint) (*Reference, error) {
-	table, err := rope.New(c.Spec.Rope, c.Spec.HeadDim, c.Spec.MaxPositions)
-	if err != nil {
+	for _, table := range c.Spec.Tables {
+		if _, err := rope.New(table, c.Spec.HeadDim, c.Spec.MaxPositions); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := activation(c.Spec.Activation); err != nil {
 		return nil, err
 	}
-	if c.Spec.Activation != loader.SiLU {
-		return nil, fmt.Errorf("reference: activation: got %q, want %q", c.Spec.Activation, loader.SiLU)
-	}
-	return &Reference{c: c, table: table}, nil
+	return &Reference{c: c}, nil
 }
 
 // Forward runs the tokens, at least one, through the model.
@@ -66,139 +70,88 @@ func (r *Reference) Forward(ids []int32, gains Gains) (*Trace, error) {
 		if id < 0 || int(id) >= s.Vocab {
 			return nil, fmt.Errorf("reference: token %d: got id %d, want 0 to %d", t, id, s.Vocab-1)
 		}
-		x[t] = outer.embed[id]
+		x[t] = scaled(outer.embed[id], s.EmbedScale)
 	}
-	out := &Trace{}
+	p := &pass{spec: s, gains: gains, out: &Trace{}}
+	if p.turns, err = r.rotations(len(ids)); err != nil {
+		return nil, err
+	}
 	for l := range s.Layers {
 		w, err := r.loadLayer(l)
 		if err != nil {
 			return nil, err
 		}
-		z := r.attention(l, rmsNorm(x, w.inputNorm, s.NormEps), w, gains, out)
-		out.Write = append(out.Write, writeNorms(z, w.o, s.HeadDim))
-		x = addRows(x, linear(z, w.o))
-		x = addRows(x, mlp(rmsNorm(x, w.postNorm, s.NormEps), w))
-		out.HeadOut, out.Hidden = append(out.HeadOut, z), append(out.Hidden, x)
+		x = p.layer(l, x, w)
+		p.out.Hidden = append(p.out.Hidden, x)
 	}
-	out.Logits = linear(rmsNorm(x, outer.norm, s.NormEps), projection{weight: outer.head})
-	return out, nil
-}
-
-// attention projects, rotates and mixes one layer's normalised input and returns the heads' outputs side by side.
-func (r *Reference) attention(l int, x [][]float64, w *layer, gains Gains, out *Trace) [][]float64 {
-	s := &r.c.Spec
-	qPre := split(linear(x, w.q), s.HeadDim) // [head][T][headDim]
-	kPre := split(linear(x, w.k), s.HeadDim) // [kvHead][T][headDim]
-	v := split(linear(x, w.v), s.HeadDim)    // [kvHead][T][headDim]
-	if gains.Q != nil {
-		r.scaleQuery(qPre, func(head, plane, row int) float64 { return gains.Q(l, head, plane, row) })
-	}
-	q, k := r.rotate(qPre), r.rotate(kPre)
-
-	z := make([][]float64, len(x)) // [T][heads*headDim]
-	rows := make([][][]float64, len(q))
-	for t := range z {
-		z[t] = make([]float64, s.Heads*s.HeadDim)
-	}
-	for h := range q {
-		kv := h / s.Group() // query heads of a group are neighbours
-		for t := range x {
-			gain := 1.0
-			if gains.Head != nil {
-				gain = gains.Head(l, h, t)
-			}
-			p := causalRow(q[h][t], k[kv][:t+1])
-			rows[h] = append(rows[h], p)
-			slot := z[t][h*s.HeadDim : (h+1)*s.HeadDim]
-			for key, weight := range p {
-				for d := range slot {
-					slot[d] += gain * weight * v[kv][key][d]
-				}
-			}
+	p.out.Logits = linear(p.norm(x, outer.norm), outer.head)
+	for _, row := range p.out.Logits {
+		for i, v := range row {
+			row[i] = capped(v*s.LogitScale/s.LogitDivide, s.LogitCap)
 		}
 	}
-	out.QPre, out.KPre, out.QRot, out.KRot = append(out.QPre, qPre), append(out.KPre, kPre), append(out.QRot, q), append(out.KRot, k)
-	out.Attention, out.V = append(out.Attention, rows), append(out.V, v)
-	return z
+	return p.out, nil
 }
 
-// writeNorms returns, by row of z, each head's share of the projection alone, without bias, as a Euclidean norm.
-func writeNorms(z [][]float64, o projection, headDim int) [][]float64 {
-	out := make([][]float64, len(z))
-	for t, row := range z {
-		for from := 0; from < len(row); from += headDim {
-			sum := 0.0
-			for _, w := range o.weight {
-				y := dot(row[from:from+headDim], w[from:from+headDim])
-				sum += y * y
-			}
-			out[t] = append(out[t], math.Sqrt(sum))
-		}
+// pass is one run over the tokens.
+type pass struct {
+	spec  *loader.Spec
+	gains Gains
+	turns []rotation // of each table
+	out   *Trace
+}
+
+// layer adds attention and MLP to the residual stream. The MLP reads the stream after the attention; where the two are parallel, it reads
+// the stream before it, through a norm of its own or the attention's.
+func (p *pass) layer(l int, x [][]float64, w *layer) [][]float64 {
+	s := p.spec
+	read := p.norm(x, w.preAttn)
+	z := p.attention(l, read, w)
+	p.out.HeadOut, p.out.Write = append(p.out.HeadOut, z), append(p.out.Write, writeNorms(z, w.o, s.HeadDim))
+	attention := p.norm(linear(z, w.o), w.postAttn)
+
+	switch {
+	case s.Parallel == loader.Sequential:
+		x = addRows(x, attention, s.ResidualScale)
+		read = p.norm(x, w.preMLP)
+	case s.Norms.PreMLP:
+		read = p.norm(x, w.preMLP)
+	}
+	mlp := p.norm(p.mlp(read, w), w.postMLP)
+	if s.Parallel != loader.Sequential {
+		x = addRows(x, attention, s.ResidualScale)
+	}
+	return addRows(x, mlp, s.ResidualScale)
+}
+
+// norm applies a norm row by row, and nothing where the family has none at this place.
+func (p *pass) norm(x [][]float64, n norm) [][]float64 {
+	if !n.there {
+		return x
+	}
+	out := make([][]float64, len(x))
+	for t, row := range x {
+		out[t] = normalized(p.spec, row, n.weight, n.bias)
 	}
 	return out
 }
 
-// causalRow returns softmax(q·k / sqrt(headDim)) over the keys given, which are those the query may see.
-func causalRow(q []float64, keys [][]float64) []float64 {
-	p := make([]float64, len(keys))
-	largest := math.Inf(-1)
-	for i, k := range keys {
-		p[i] = dot(q, k) / math.Sqrt(float64(len(q)))
-		largest = math.Max(largest, p[i])
-	}
-	sum := 0.0
-	for i := range p {
-		p[i] = math.Exp(p[i] - largest)
-		sum += p[i]
-	}
-	for i := range p {
-		p[i] /= sum
-	}
-	return p
-}
-
-// scaleQuery applies the plane gains in place.
-func (r *Reference) scaleQuery(q [][][]float64, gain func(head, plane, row int) float64) {
-	half := r.table.Planes()
-	for h := range q {
-		for t, row := range q[h] {
-			for d := range row {
-				plane := half // unrotated
-				if d < r.table.RotaryDim {
-					plane = d % half
-				}
-				row[d] *= gain(h, plane, t)
+// mlp is down(act(gate(x)) * up(x)), or down(act(up(x))) without a gate.
+func (p *pass) mlp(x [][]float64, w *layer) [][]float64 {
+	act, _ := activation(p.spec.Activation) // NewReference has seen to the error
+	up := linear(x, w.up)                   // [T][intermediate]
+	if !p.spec.Gated {
+		for _, row := range up {
+			for i, v := range row {
+				row[i] = act(v)
 			}
 		}
+		return linear(up, w.down)
 	}
-}
-
-// rotate turns plane i, dimensions i and i+RotaryDim/2, of the row at position t by t*InvFreq[i]; the other dimensions pass.
-func (r *Reference) rotate(x [][][]float64) [][][]float64 {
-	half := r.table.Planes()
-	cos, sin := r.table.CosSin(len(x[0]), r.Precision) // [T, planes]
-	out := make([][][]float64, len(x))
-	for h := range x {
-		for t, row := range x[h] {
-			turned := append([]float64(nil), row...)
-			for i := range half {
-				c, s := float64(cos[t*half+i]), float64(sin[t*half+i])
-				a, b := row[i], row[i+half]
-				turned[i], turned[i+half] = a*c-b*s, b*c+a*s
-			}
-			out[h] = append(out[h], turned)
+	for t, row := range linear(x, w.gate) {
+		for i, v := range row {
+			up[t][i] *= act(v)
 		}
 	}
-	return out
-}
-
-// mlp is down(silu(gate(x)) * up(x)).
-func mlp(x [][]float64, w *layer) [][]float64 {
-	gate, up := linear(x, w.gate), linear(x, w.up) // [T][intermediate]
-	for t := range gate {
-		for i, g := range gate[t] {
-			gate[t][i] = g / (1 + math.Exp(-g)) * up[t][i]
-		}
-	}
-	return linear(gate, w.down)
+	return linear(up, w.down)
 }

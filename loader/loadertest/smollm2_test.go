@@ -34,7 +34,7 @@ func TestReferenceOnSmolLM2(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := open(t, dir)
-	if c.Spec.DType != "bfloat16" || !c.Spec.Tied || c.Spec.Group() != 3 || c.Tokenizer == nil || c.Spec.Rope.Theta != 100000 {
+	if c.Spec.DType != "bfloat16" || !c.Spec.Tied || c.Spec.Group() != 3 || c.Tokenizer == nil || c.Spec.Tables[0].Theta != 100000 {
 		t.Fatalf("got %+v", c.Spec)
 	}
 	var texts []struct {

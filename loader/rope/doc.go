@@ -8,6 +8,9 @@
 //	cos, sin := t.CosSin(512, rope.Float32Angles) // [512, 64] each
 //	slow := t.SlowestPlanes(16)                   // planes 63, 62, ... 56: eight planes, sixteen dimensions
 //
+// [Types] lists the methods that New knows, all of transformers'; of two of them, the table depends on the length of the pass, which
+// [Config.VariesBeyond] tells.
+//
 // Everything is float64 and pure; only [Table.CosSin] rounds, and says how. A plane index says nothing about which dimensions the
 // plane has: that is the checkpoint's pairing, (i, i+R/2) for all families read as Hugging Face stores them, unless a family says
 // otherwise.

@@ -13,28 +13,18 @@ type Table struct {
 	RotaryDim int       // rotated dimensions of the head, twice the number of planes
 }
 
-// Types lists the values of Config.Type that New builds.
-func Types() []string { return []string{"default", "llama3"} }
-
-// UnsupportedError says that New does not build tables of this type.
-type UnsupportedError struct{ Type string }
-
-func (e *UnsupportedError) Error() string {
-	return fmt.Sprintf("rope type %q is not supported, want one of %q", e.Type, Types())
-}
-
-// New builds the table of c for heads of headDim dimensions. contextLen is the length of the pass, in tokens: of the types built so
-// far none depends on it, and it has to be positive all the same.
+// New builds the table of c for heads of headDim dimensions and a pass of passLength tokens; [Config.VariesBeyond] says whether the length
+// matters.
 //
 // An unknown type is an *UnsupportedError; a missing or impossible value an error that names its config key.
-func New(c Config, headDim, contextLen int) (*Table, error) {
+func New(c Config, headDim, passLength int) (*Table, error) {
 	r := c.RotaryDim
 	if r == 0 {
 		r = headDim
 	}
 	switch {
-	case contextLen <= 0:
-		return nil, fmt.Errorf("rope: context length: got %d, want > 0", contextLen)
+	case passLength <= 0:
+		return nil, fmt.Errorf("rope: context length: got %d, want > 0", passLength)
 	case r <= 0 || r > headDim:
 		return nil, fmt.Errorf("rope: rotary dimensions: got %d, want 2 to the head's %d", r, headDim)
 	case r%2 != 0:
@@ -43,16 +33,36 @@ func New(c Config, headDim, contextLen int) (*Table, error) {
 		return nil, fmt.Errorf("rope: rope_theta: got %v, want a finite number > 0", c.Theta)
 	}
 	t := &Table{InvFreq: ladder(c.Theta, r), Scale: 1, RotaryDim: r}
+	var err error
 	switch c.Type {
 	case "default":
-		return t, nil
+	case "linear":
+		err = t.divide(c)
+	case "dynamic":
+		err = t.raiseBase(c, passLength)
 	case "llama3":
-		if err := t.smoothLlama3(c); err != nil {
-			return nil, err
-		}
-		return t, nil
+		err = t.smoothLlama3(c)
+	case "yarn":
+		err = t.ramp(c)
+	case "longrope":
+		err = t.divideEach(c, passLength)
+	case "proportional":
+		err = t.stopSlow(c)
+	default:
+		err = &UnsupportedError{Type: c.Type}
 	}
-	return nil, &UnsupportedError{Type: c.Type}
+	if err != nil {
+		return nil, err
+	}
+	for i, w := range t.InvFreq {
+		if math.IsNaN(w) || math.IsInf(w, 0) || w < 0 {
+			return nil, fmt.Errorf("rope: %s: plane %d: got frequency %v, want a finite one", c.Type, i, w)
+		}
+	}
+	if !positive(t.Scale) {
+		return nil, fmt.Errorf("rope: %s: factor on cosine and sine: got %v, want a finite number > 0", c.Type, t.Scale)
+	}
+	return t, nil
 }
 
 // ladder returns theta^(-2i/r), the frequencies of RoFormer (Su et al. 2021, section 3.4.2).
@@ -63,40 +73,6 @@ func ladder(theta float64, r int) []float64 {
 	}
 	return w
 }
-
-// smoothLlama3 stretches the slow planes as transformers' _compute_llama3_parameters does: wavelengths longer than orig/low are
-// multiplied by factor, those shorter than orig/high kept, those between interpolated in the number of turns over orig.
-func (t *Table) smoothLlama3(c Config) error {
-	orig := float64(c.OriginalMaxPositions)
-	for _, v := range []struct {
-		key string
-		val float64
-	}{
-		{"factor", c.Factor}, {"low_freq_factor", c.LowFreqFactor}, {"high_freq_factor", c.HighFreqFactor},
-		{"original_max_position_embeddings", orig},
-	} {
-		if !positive(v.val) {
-			return fmt.Errorf("rope: llama3: %s: got %v, want a finite number > 0 (0 stands for a missing key)", v.key, v.val)
-		}
-	}
-	if c.HighFreqFactor <= c.LowFreqFactor {
-		return fmt.Errorf("rope: llama3: high_freq_factor: got %v, want more than low_freq_factor %v", c.HighFreqFactor, c.LowFreqFactor)
-	}
-	for i, w := range t.InvFreq {
-		wavelength := 2 * math.Pi / w
-		switch {
-		case wavelength < orig/c.HighFreqFactor:
-		case wavelength > orig/c.LowFreqFactor:
-			t.InvFreq[i] = w / c.Factor
-		default:
-			s := (orig/wavelength - c.LowFreqFactor) / (c.HighFreqFactor - c.LowFreqFactor)
-			t.InvFreq[i] = (1-s)*w/c.Factor + s*w
-		}
-	}
-	return nil
-}
-
-func positive(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
 
 // Planes returns the number of planes.
 func (t *Table) Planes() int { return len(t.InvFreq) }
@@ -147,18 +123,24 @@ func (t *Table) CosSin(positions int, precision Precision) (cos, sin []float32) 
 	cos = make([]float32, 0, positions*t.Planes())
 	sin = make([]float32, 0, positions*t.Planes())
 	for p := range positions {
-		for _, w := range t.InvFreq {
-			if precision == Float64Angles {
-				s, c := math.Sincos(float64(p) * w)
-				cos, sin = append(cos, float32(c*t.Scale)), append(sin, float32(s*t.Scale))
-				continue
-			}
-			// The conversion keeps the compiler from fusing the product into a wider one.
-			angle := float32(float32(p) * float32(w))
-			s, c := math.Sincos(float64(angle))
-			scale := float32(t.Scale)
-			cos, sin = append(cos, float32(c)*scale), append(sin, float32(s)*scale)
+		cos, sin = t.AppendCosSin(cos, sin, p, precision)
+	}
+	return cos, sin
+}
+
+// AppendCosSin appends Scale*cos and Scale*sin of the angles at one position, [planes] each.
+func (t *Table) AppendCosSin(cos, sin []float32, position int, precision Precision) (newCos, newSin []float32) {
+	for _, w := range t.InvFreq {
+		if precision == Float64Angles {
+			s, c := math.Sincos(float64(position) * w)
+			cos, sin = append(cos, float32(c*t.Scale)), append(sin, float32(s*t.Scale))
+			continue
 		}
+		// The conversion keeps the compiler from fusing the product into a wider one.
+		angle := float32(float32(position) * float32(w))
+		s, c := math.Sincos(float64(angle))
+		scale := float32(t.Scale)
+		cos, sin = append(cos, float32(c)*scale), append(sin, float32(s)*scale)
 	}
 	return cos, sin
 }

@@ -2,10 +2,9 @@ package rope_test
 
 import (
 	"encoding/json"
-	"errors"
+	"maps"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,11 +23,57 @@ func readJSON(t *testing.T, path string, v any) {
 	}
 }
 
+// fragment is what a config.json says of rotation, in the spellings of the golden file.
+type fragment struct {
+	MaxPositions int      `json:"max_position_embeddings"`
+	Original     int      `json:"original_max_position_embeddings"`
+	Scaling      *scaling `json:"rope_scaling"`
+	Parameters   *scaling `json:"rope_parameters"`
+}
+
 type scaling struct {
-	Factor float64 `json:"factor"`
-	Low    float64 `json:"low_freq_factor"`
-	High   float64 `json:"high_freq_factor"`
-	Orig   int     `json:"original_max_position_embeddings"`
+	Factor          float64   `json:"factor"`
+	Low             float64   `json:"low_freq_factor"`
+	High            float64   `json:"high_freq_factor"`
+	Original        int       `json:"original_max_position_embeddings"`
+	BetaFast        float64   `json:"beta_fast"`
+	BetaSlow        float64   `json:"beta_slow"`
+	MScale          float64   `json:"mscale"`
+	MScaleAllDim    float64   `json:"mscale_all_dim"`
+	Truncate        *bool     `json:"truncate"`
+	AttentionFactor float64   `json:"attention_factor"`
+	Short           []float64 `json:"short_factor"`
+	Long            []float64 `json:"long_factor"`
+	Partial         float64   `json:"partial_rotary_factor"`
+}
+
+// config is the case's table; the golden file gives type, base and rotated dimensions beside the fragment.
+func (f fragment) config(ropeType string, base float64, rotaryDim int) rope.Config {
+	c := rope.Config{Type: ropeType, Theta: base, RotaryDim: rotaryDim, MaxPositions: f.MaxPositions}
+	s := f.Scaling
+	if s == nil {
+		s = f.Parameters
+	}
+	if s == nil || ropeType == "default" {
+		if ropeType == "proportional" {
+			c.Proportion = 0.25 // the class default of gemma4_text
+		}
+		return c
+	}
+	c.Factor, c.LowFreqFactor, c.HighFreqFactor = s.Factor, s.Low, s.High
+	c.BetaFast, c.BetaSlow, c.MScale, c.MScaleAllDim = s.BetaFast, s.BetaSlow, s.MScale, s.MScaleAllDim
+	c.Untruncated = s.Truncate != nil && !*s.Truncate
+	c.AttentionFactor, c.ShortFactor, c.LongFactor = s.AttentionFactor, s.Short, s.Long
+	for _, n := range []int{f.Original, s.Original, f.MaxPositions} { // in transformers' order of priority
+		if n != 0 {
+			c.OriginalMaxPositions = n
+			break
+		}
+	}
+	if ropeType == "proportional" {
+		c.Proportion = s.Partial
+	}
+	return c
 }
 
 func relDiff(got, want float64) float64 {
@@ -41,11 +86,10 @@ func relDiff(got, want float64) float64 {
 func TestTransformersTables(t *testing.T) {
 	var g struct {
 		Cases []struct {
-			ID       string `json:"id"`
-			RopeType string `json:"rope_type"`
-			Config   struct {
-				RopeScaling *scaling `json:"rope_scaling"`
-			} `json:"config"`
+			ID        string                              `json:"id"`
+			RopeType  string                              `json:"rope_type"`
+			Config    fragment                            `json:"config"`
+			SeqLen    *int                                `json:"seq_len"`
 			HeadDim   int                                 `json:"head_dim"`
 			RotaryDim int                                 `json:"rotary_dim"`
 			Base      float64                             `json:"base"`
@@ -58,24 +102,18 @@ func TestTransformersTables(t *testing.T) {
 	readJSON(t, "testdata/hf.json", &g)
 	ran := map[string]int{}
 	for _, c := range g.Cases {
-		cfg := rope.Config{Type: c.RopeType, Theta: c.Base, RotaryDim: c.RotaryDim}
-		if s := c.Config.RopeScaling; s != nil {
-			cfg.Factor, cfg.LowFreqFactor, cfg.HighFreqFactor, cfg.OriginalMaxPositions = s.Factor, s.Low, s.High, s.Orig
+		cfg := c.Config.config(c.RopeType, c.Base, c.RotaryDim)
+		length := 1
+		if c.SeqLen != nil {
+			length = *c.SeqLen
 		}
-		tab, err := rope.New(cfg, c.HeadDim, 1)
-		var unsupported *rope.UnsupportedError
-		if errors.As(err, &unsupported) {
-			if unsupported.Type != c.RopeType || slices.Contains(rope.Types(), c.RopeType) {
-				t.Errorf("%s: %v", c.ID, err)
-			}
-			continue
-		}
+		tab, err := rope.New(cfg, c.HeadDim, length)
 		if err != nil {
 			t.Errorf("%s: %v", c.ID, err)
 			continue
 		}
 		ran[c.RopeType]++
-		if tab.Scale != c.Scale || tab.RotaryDim != c.RotaryDim || tab.Planes() != len(c.F64) {
+		if relDiff(tab.Scale, c.Scale) > 1e-15 || tab.RotaryDim != c.RotaryDim || tab.Planes() != len(c.F64) {
 			t.Errorf("%s: got scale %v, %d dims, %d planes", c.ID, tab.Scale, tab.RotaryDim, tab.Planes())
 			continue
 		}
@@ -110,53 +148,8 @@ func TestTransformersTables(t *testing.T) {
 		}
 	}
 	t.Logf("cases compared by type: %v of %d", ran, len(g.Cases))
-	if ran["default"] != 22 || ran["llama3"] != 6 {
-		t.Errorf("compared %v, want 22 default and 6 llama3", ran)
-	}
-}
-
-func TestParityTables(t *testing.T) {
-	files, err := filepath.Glob("../testdata/parity/*/golden.json")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no parity goldens: %v", err)
-	}
-	for _, f := range files {
-		var g struct {
-			Shape struct {
-				HeadDim int `json:"head_dim"`
-			}
-			Sequences []struct {
-				Rope map[string]struct {
-					InvFreq []float64 `json:"inv_freq"`
-					Scale   float64   `json:"attention_scaling"`
-				}
-			}
-		}
-		readJSON(t, f, &g)
-		var c struct {
-			Theta   float64  `json:"rope_theta"`
-			Scaling *scaling `json:"rope_scaling"`
-		}
-		readJSON(t, filepath.Join(filepath.Dir(f), "config.json"), &c)
-		cfg := rope.Config{Type: "default", Theta: c.Theta}
-		if s := c.Scaling; s != nil {
-			cfg = rope.Config{Type: "llama3", Theta: c.Theta, Factor: s.Factor, LowFreqFactor: s.Low, HighFreqFactor: s.High, OriginalMaxPositions: s.Orig}
-		}
-		tab, err := rope.New(cfg, g.Shape.HeadDim, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, s := range g.Sequences {
-			want := s.Rope["all"]
-			if len(want.InvFreq) != tab.Planes() || want.Scale != tab.Scale {
-				t.Fatalf("%s: sequence %d: got %d planes, scale %v, want %d, %v", f, i, tab.Planes(), tab.Scale, len(want.InvFreq), want.Scale)
-			}
-			for j, w := range tab.InvFreq {
-				if d := relDiff(w, want.InvFreq[j]); d > 1e-6 {
-					t.Errorf("%s: sequence %d: plane %d: got %v, want %v", f, i, j, w, want.InvFreq[j])
-				}
-			}
-		}
+	if want := map[string]int{"default": 22, "dynamic": 8, "linear": 3, "llama3": 6, "longrope": 8, "proportional": 5, "yarn": 19}; !maps.Equal(ran, want) {
+		t.Errorf("compared %v, want %v", ran, want)
 	}
 }
 
@@ -275,20 +268,34 @@ func TestNewRefuses(t *testing.T) {
 		headDim int
 		names   string
 	}{
-		"negative theta": {rope.Config{Type: "default", Theta: -10000}, 64, "rope_theta"},
-		"zero theta":     {rope.Config{Type: "default"}, 64, "rope_theta"},
-		"nan theta":      {rope.Config{Type: "default", Theta: math.NaN()}, 64, "rope_theta"},
-		"odd head":       {rope.Config{Type: "default", Theta: 1e4}, 63, "even"},
-		"odd rotary":     {rope.Config{Type: "default", Theta: 1e4, RotaryDim: 5}, 16, "even"},
-		"rotary > head":  {rope.Config{Type: "default", Theta: 1e4, RotaryDim: 32}, 16, "rotary"},
-		"no head":        {rope.Config{Type: "default", Theta: 1e4}, 0, "rotary"},
-		"no factor":      {edit(func(c *rope.Config) { c.Factor = 0 }), 64, "llama3: factor"},
-		"no low":         {edit(func(c *rope.Config) { c.LowFreqFactor = 0 }), 64, "low_freq_factor"},
-		"no high":        {edit(func(c *rope.Config) { c.HighFreqFactor = 0 }), 64, "high_freq_factor"},
-		"no original":    {edit(func(c *rope.Config) { c.OriginalMaxPositions = 0 }), 64, "original_max_position_embeddings"},
-		"low = high":     {edit(func(c *rope.Config) { c.LowFreqFactor = 4 }), 64, "high_freq_factor"},
-		"unknown type":   {rope.Config{Type: "spiral", Theta: 1e4}, 64, `"spiral"`},
-		"no type":        {rope.Config{Theta: 1e4}, 64, `""`},
+		"negative theta":          {rope.Config{Type: "default", Theta: -10000}, 64, "rope_theta"},
+		"zero theta":              {rope.Config{Type: "default"}, 64, "rope_theta"},
+		"nan theta":               {rope.Config{Type: "default", Theta: math.NaN()}, 64, "rope_theta"},
+		"odd head":                {rope.Config{Type: "default", Theta: 1e4}, 63, "even"},
+		"odd rotary":              {rope.Config{Type: "default", Theta: 1e4, RotaryDim: 5}, 16, "even"},
+		"rotary > head":           {rope.Config{Type: "default", Theta: 1e4, RotaryDim: 32}, 16, "rotary"},
+		"no head":                 {rope.Config{Type: "default", Theta: 1e4}, 0, "rotary"},
+		"no factor":               {edit(func(c *rope.Config) { c.Factor = 0 }), 64, "llama3: factor"},
+		"no low":                  {edit(func(c *rope.Config) { c.LowFreqFactor = 0 }), 64, "low_freq_factor"},
+		"no high":                 {edit(func(c *rope.Config) { c.HighFreqFactor = 0 }), 64, "high_freq_factor"},
+		"no original":             {edit(func(c *rope.Config) { c.OriginalMaxPositions = 0 }), 64, "original_max_position_embeddings"},
+		"low = high":              {edit(func(c *rope.Config) { c.LowFreqFactor = 4 }), 64, "high_freq_factor"},
+		"linear, no factor":       {rope.Config{Type: "linear", Theta: 1e4}, 64, "linear: factor"},
+		"dynamic, no factor":      {rope.Config{Type: "dynamic", Theta: 1e4, MaxPositions: 16}, 64, "dynamic: factor"},
+		"dynamic, no length":      {rope.Config{Type: "dynamic", Theta: 1e4, Factor: 2}, 64, "max_position_embeddings"},
+		"dynamic, one plane":      {rope.Config{Type: "dynamic", Theta: 1e4, Factor: 2, MaxPositions: 16}, 2, "want at least 4"},
+		"yarn, no length":         {rope.Config{Type: "yarn", Theta: 1e4, Factor: 2}, 64, "original_max_position_embeddings"},
+		"yarn, no factor":         {rope.Config{Type: "yarn", Theta: 1e4, OriginalMaxPositions: 16}, 64, "yarn: factor"},
+		"yarn, negative beta":     {rope.Config{Type: "yarn", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, BetaFast: -1}, 64, "beta_fast"},
+		"yarn, base 1":            {rope.Config{Type: "yarn", Theta: 1, Factor: 2, OriginalMaxPositions: 16}, 64, "rope_theta"},
+		"yarn, negative scale":    {rope.Config{Type: "yarn", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, AttentionFactor: -1}, 64, "factor on cosine and sine"},
+		"longrope, no length":     {rope.Config{Type: "longrope", Theta: 1e4, ShortFactor: []float64{1, 1}, LongFactor: []float64{1, 1}}, 4, "original_max_position_embeddings"},
+		"longrope, short list":    {rope.Config{Type: "longrope", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, ShortFactor: []float64{1}, LongFactor: []float64{1, 1}}, 4, "short_factor: got 1 factors, want 2"},
+		"longrope, no long list":  {rope.Config{Type: "longrope", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, ShortFactor: []float64{1, 1}}, 4, "long_factor: got 0 factors"},
+		"longrope, zero":          {rope.Config{Type: "longrope", Theta: 1e4, Factor: 2, OriginalMaxPositions: 16, ShortFactor: []float64{1, 1}, LongFactor: []float64{1, 0}}, 4, "long_factor: got 0 at plane 1"},
+		"proportional, too large": {rope.Config{Type: "proportional", Theta: 1e4, Proportion: 1.5}, 4, "partial_rotary_factor"},
+		"unknown type":            {rope.Config{Type: "spiral", Theta: 1e4}, 64, `"spiral"`},
+		"no type":                 {rope.Config{Theta: 1e4}, 64, `""`},
 	} {
 		tab, err := rope.New(tc.cfg, tc.headDim, 1)
 		if err == nil || !strings.Contains(err.Error(), tc.names) {
@@ -297,5 +304,19 @@ func TestNewRefuses(t *testing.T) {
 	}
 	if _, err := rope.New(llama3, 64, 0); err == nil {
 		t.Error("context length 0 accepted")
+	}
+}
+
+func TestVariesBeyond(t *testing.T) {
+	for _, tc := range []struct {
+		c    rope.Config
+		want int
+	}{
+		{rope.Config{Type: "default", MaxPositions: 16, OriginalMaxPositions: 8}, 0}, {rope.Config{Type: "yarn", MaxPositions: 16, OriginalMaxPositions: 8}, 0},
+		{rope.Config{Type: "dynamic", MaxPositions: 16, OriginalMaxPositions: 8}, 16}, {rope.Config{Type: "longrope", MaxPositions: 16, OriginalMaxPositions: 8}, 8},
+	} {
+		if got := tc.c.VariesBeyond(); got != tc.want {
+			t.Errorf("%s: got %d, want %d", tc.c.Type, got, tc.want)
+		}
 	}
 }

@@ -56,39 +56,35 @@ func New(be *decoder.Backend, c *loader.Checkpoint, o Options) (*Model, error) {
 
 // build uploads the weights and makes the programs that do not depend on a tile.
 func (m *Model) build(c *loader.Checkpoint, layers int) error {
-	load := func(name string) (t *tensors.Tensor, err error) {
-		info, ok := c.Weights.Info(name)
-		if !ok {
-			return nil, fmt.Errorf("%s: tensor %s is missing", c.Dir, name)
-		}
-		values, err := c.Weights.Float32s(name, nil)
+	load := func(p loader.Param) (t *tensors.Tensor, err error) {
+		values, err := c.Float32s(p, nil)
 		if err != nil {
 			return nil, err
 		}
-		return m.upload(values, m.dtype, info.Shape...)
+		return m.upload(values, m.dtype, p.Shape...)
 	}
-	n := c.Spec.Names
+	n := c.Spec.Params
 	head := n.Head
 	if c.Spec.Tied {
 		head = n.Embed
 	}
 	var err error
 	for _, t := range []struct {
-		to   **tensors.Tensor
-		name string
+		to    **tensors.Tensor
+		param loader.Param
 	}{{&m.embed, n.Embed}, {&m.norm, n.FinalNorm}, {&m.out, head}} {
-		if *t.to, err = load(t.name); err != nil {
+		if *t.to, err = load(t.param); err != nil {
 			return err
 		}
 	}
 	for l := range layers {
 		ln := n.Layer(l)
-		if ln.QBias+ln.OBias+ln.GateBias != "" {
+		if ln.QBias.Has() || ln.OBias.Has() || ln.GateBias.Has() {
 			return fmt.Errorf("layer %d has biases, which the baseline does not run", l)
 		}
 		var args []any
-		for _, name := range []string{ln.InputNorm, ln.Q, ln.K, ln.V, ln.O, ln.PostNorm, ln.Gate, ln.Up, ln.Down} {
-			t, err := load(name)
+		for _, p := range []loader.Param{ln.PreAttn, ln.Q, ln.K, ln.V, ln.O, ln.PreMLP, ln.Gate, ln.Up, ln.Down} {
+			t, err := load(p)
 			if err != nil {
 				return err
 			}
@@ -125,7 +121,7 @@ func (m *Model) shared(b, t int) (*inputs, error) {
 		return in, nil
 	}
 	s := m.spec
-	table, err := rope.New(s.Rope, s.HeadDim, s.MaxPositions)
+	table, err := rope.New(s.Tables[0], s.HeadDim, s.MaxPositions)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,97 @@
+package decoder
+
+import (
+	"context"
+	"slices"
+)
+
+// Some rotary tables change for all positions once a pass has outgrown a length (longrope). transformers then computes the whole sequence
+// anew; so is it done here: answers that outgrow it are continued from a new prompt that ends with their last token.
+
+func (p *Prompt) scopeLength() int {
+	if p.scopeT > 0 {
+		return p.scopeT
+	}
+	return len(p.IDs)
+}
+
+// crossesSwitch tells whether an answer to some prompt may outgrow the rotary table that its prompt has.
+func (m *Model) crossesSwitch(prompts []*Prompt, o *AskOptions) bool {
+	return slices.ContainsFunc(prompts, func(p *Prompt) bool { return m.crosses(p, o) })
+}
+
+func (m *Model) crosses(p *Prompt, o *AskOptions) bool {
+	limit := switchLength(m.Spec)
+	return limit > 0 && o.MaxNew > 0 && len(p.IDs) <= limit && len(p.IDs)+max(o.MaxNew, len(p.Answer)) > limit
+}
+
+// askAcross is Ask where some answers may. Prompts are asked in their order; those in question one at a time.
+func (m *Model) askAcross(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit Emit) error {
+	for from := 0; from < len(prompts); {
+		to := from
+		for to < len(prompts) && !m.crosses(prompts[to], &o) {
+			to++
+		}
+		at := from
+		err := m.ask(ctx, prompts[from:to], conds, o, func(p, c int, r *Reply) error { return emit(at+p, c, r) })
+		if err != nil {
+			return err
+		}
+		if from = to; from < len(prompts) {
+			if err := m.askOneAcross(ctx, prompts[from], conds, o, func(c int, r *Reply) error { return emit(from, c, r) }); err != nil {
+				return err
+			}
+			from++
+		}
+	}
+	return nil
+}
+
+// askOneAcross scores the fed answer and the decoy in passes of their own length, as one forward call would, and decodes each answer apart
+// from them: first the tokens of passes that the prompt's table is for, then the others.
+func (m *Model) askOneAcross(ctx context.Context, p *Prompt, conds []Condition, o AskOptions, emit func(cond int, r *Reply) error) error {
+	replies := make([]*Reply, len(conds))
+	take := func(_, c int, r *Reply) error { replies[c] = r; return nil }
+	scores := o
+	scores.MaxNew = 0
+	if err := m.ask(ctx, []*Prompt{p}, conds, scores, take); err != nil {
+		return err
+	}
+	first := o
+	first.MaxNew = min(o.MaxNew, switchLength(m.Spec)-len(p.IDs)+1)
+	start := &Prompt{IDs: p.IDs, Question: p.Question, scopeT: p.scopeLength()}
+	for c, cond := range conds {
+		if cond.ScoreOnly {
+			continue
+		}
+		cond.Probe = false
+		var got *Reply
+		keep := func(_, _ int, r *Reply) error { got = r; return nil }
+		if err := m.ask(ctx, []*Prompt{start}, []Condition{cond}, first, keep); err != nil {
+			return err
+		}
+		replies[c].addGreedy(got)
+		rest := o
+		if rest.MaxNew -= len(got.Greedy); rest.MaxNew == 0 || isEOS(got.Greedy[len(got.Greedy)-1], o.EOS) {
+			continue
+		}
+		next := *start
+		next.IDs = slices.Concat(p.IDs, got.Greedy)
+		if err := m.ask(ctx, []*Prompt{&next}, []Condition{cond}, rest, keep); err != nil {
+			return err
+		}
+		replies[c].addGreedy(got)
+	}
+	for c, r := range replies {
+		if err := emit(c, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addGreedy appends a part of the greedy answer.
+func (r *Reply) addGreedy(part *Reply) {
+	r.Greedy, r.GreedyGap = append(r.Greedy, part.Greedy...), append(r.GreedyGap, part.GreedyGap...)
+	r.Fragile = r.Fragile || part.Fragile
+}

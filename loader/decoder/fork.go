@@ -1,0 +1,234 @@
+package decoder
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/gomlx/gomlx/core/tensors"
+)
+
+// fork takes the rows of a trunk further, to a layer below which many conditions are still equal: sets of heads drawn layer by layer
+// often have the same heads in their first layers. Each group of equal conditions is one batch row.
+type fork struct {
+	to   int // first layer that is left to each condition
+	runs []*cacheRun
+	x    [][]*tensors.Tensor // by run and piece, [B, bucket, hidden], the residual that enters layer `to`; owned
+	at   map[*job]forkRow
+}
+
+// forkRow is a group's place.
+type forkRow struct{ run, row int }
+
+// newFork computes the fork that saves most for the jobs, nil where none saves a twentieth.
+func (m *Model) newFork(ctx context.Context, t *rowTrunk, jobs []*job) (*fork, error) {
+	to, groups := bestFork(jobs, t.first, m.Spec.Layers)
+	if groups == nil {
+		return nil, nil
+	}
+	f := &fork{to: to, at: map[*job]forkRow{}}
+	for len(groups) > 0 {
+		batch := conditionBatch(len(groups))
+		n := min(len(groups), batch)
+		if err := f.addRun(ctx, m, t, groups[:n], batch); err != nil {
+			f.free()
+			return nil, err
+		}
+		groups = groups[n:]
+	}
+	return f, nil
+}
+
+// addRun computes so many groups in one batch.
+func (f *fork) addRun(ctx context.Context, m *Model, t *rowTrunk, groups [][]*job, batch int) error {
+	full := make([]*job, batch)
+	for i := range full {
+		full[i] = groups[min(i, len(groups)-1)][0]
+	}
+	start := rowStart{t, nil, t.capacity}
+	run, err := start.run(m, full)
+	if err != nil {
+		return err
+	}
+	f.runs, f.x = append(f.runs, run), append(f.x, nil)
+	last := len(f.runs) - 1
+	for i := range t.pieces {
+		x, err := start.residual(m, full, i)
+		if err != nil {
+			return err
+		}
+		if x, err = run.stepLayers(ctx, t.pieces[i].repeated(batch), x, t.first, f.to); err != nil {
+			return err
+		}
+		f.x[last] = append(f.x[last], x)
+	}
+	for i, g := range groups {
+		for _, j := range g {
+			f.at[j] = forkRow{last, i}
+		}
+	}
+	return nil
+}
+
+func (f *fork) free() {
+	if f == nil {
+		return
+	}
+	for i, r := range f.runs {
+		r.free()
+		free(f.x[i]...)
+	}
+}
+
+// bestFork chooses the layer up to which groups of equal jobs are computed once, and returns these groups in the order of their first
+// members; nil if that saves less than a twentieth.
+func bestFork(jobs []*job, first, layers int) (int, [][]*job) {
+	alone := paddedBatch(len(jobs)) * (layers - first)
+	least, best := alone-alone/20, first
+	var groups [][]*job
+	for to := first + 1; to < layers; to++ {
+		g := groupJobs(jobs, to)
+		if cost := paddedBatch(len(g))*(to-first) + paddedBatch(len(jobs))*(layers-to); cost < least {
+			least, best, groups = cost, to, g
+		}
+	}
+	return best, groups
+}
+
+// paddedBatch is how many batch rows n conditions take.
+func paddedBatch(n int) int {
+	rows := 0
+	for n > 0 {
+		b := conditionBatch(n)
+		rows, n = rows+b, n-b
+	}
+	return rows
+}
+
+// groupJobs brings together the jobs whose edits are equal in the layers before `to`.
+func groupJobs(jobs []*job, to int) [][]*job {
+	index := map[string]int{}
+	var out [][]*job
+	for _, j := range jobs {
+		key := j.c.before(to)
+		i, ok := index[key]
+		if !ok {
+			i = len(out)
+			index[key], out = i, append(out, nil)
+		}
+		out[i] = append(out[i], j)
+	}
+	return out
+}
+
+// before is equal for conditions whose inputs are equal in the layers before `to`.
+func (c *condition) before(to int) string {
+	var key []byte
+	for l := c.first; l < to; l++ {
+		e := c.layers[l]
+		if e == nil {
+			continue
+		}
+		key = binary.LittleEndian.AppendUint32(key, uint32(l))
+		for _, gains := range [][]float32{e.head, e.q} {
+			for _, g := range gains {
+				key = binary.LittleEndian.AppendUint32(key, math.Float32bits(g))
+			}
+		}
+		for _, rows := range [][]int32{e.headRows, e.qRows} {
+			for _, r := range rows {
+				key = binary.LittleEndian.AppendUint32(key, uint32(r))
+			}
+		}
+	}
+	return string(key)
+}
+
+// rowStart is where the rows of conditions start: behind a trunk, or behind a fork of it. Tails have room for capacity rows.
+type rowStart struct {
+	t        *rowTrunk
+	fork     *fork // nil = none
+	capacity int
+}
+
+// layer is the first one that is left to do.
+func (s rowStart) layer() int {
+	if s.fork == nil {
+		return s.t.first
+	}
+	return s.fork.to
+}
+
+// run starts a run with the jobs as batch rows: the tails of the layers before layer() are filled.
+func (s rowStart) run(m *Model, jobs []*job) (*cacheRun, error) {
+	b := len(jobs)
+	conds := make([]*condition, b)
+	for i, j := range jobs {
+		conds[i] = j.c
+	}
+	run, err := m.newCacheRun(s.t.kv, repeated(int32(s.t.lo), b), conds, s.capacity)
+	if err != nil {
+		return nil, err
+	}
+	for l := range s.layer() {
+		if l < s.t.first {
+			if run.tail[l].k, err = m.widened(s.t.run.tail[l].k, b, run.capacity); err == nil {
+				run.tail[l].v, err = m.widened(s.t.run.tail[l].v, b, run.capacity)
+			}
+		} else if run.tail[l].k, err = s.fork.gather(m, jobs, func(r int) *tensors.Tensor { return s.fork.runs[r].tail[l].k }); err == nil {
+			run.tail[l].v, err = s.fork.gather(m, jobs, func(r int) *tensors.Tensor { return s.fork.runs[r].tail[l].v })
+		}
+		if err != nil {
+			run.free()
+			return nil, err
+		}
+	}
+	return run, nil
+}
+
+// residual is what enters layer() of a piece, [len(jobs), bucket, hidden].
+func (s rowStart) residual(m *Model, jobs []*job, piece int) (*tensors.Tensor, error) {
+	if s.fork == nil {
+		return m.widened(s.t.pieces[piece].x, len(jobs), 0)
+	}
+	return s.fork.gather(m, jobs, func(r int) *tensors.Tensor { return s.fork.x[r][piece] })
+}
+
+// gather stacks the jobs' rows of a tensor [B, ...] that each run has.
+func (f *fork) gather(m *Model, jobs []*job, of func(run int) *tensors.Tensor) (*tensors.Tensor, error) {
+	prog, err := m.program("stack", stackOnly)
+	if err != nil {
+		return nil, err
+	}
+	var args []any
+	var index []*tensors.Tensor
+	defer func() { free(index...) }()
+	for _, j := range jobs {
+		at := f.at[j]
+		i, err := m.be.ints([]int32{int32(at.row)}, 1, 1)
+		if err != nil {
+			return nil, err
+		}
+		index = append(index, i)
+		args = append(args, of(at.run), i)
+	}
+	out, err := call(prog, args...)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}
+
+// widened repeats x [1, ...] for b batch rows. A tail [1, KV, C, D] gets slots up to capacity; 0 stands for those it has.
+func (m *Model) widened(x *tensors.Tensor, b, capacity int) (*tensors.Tensor, error) {
+	prog, err := m.program(fmt.Sprintf("widen_%d_%d", b, capacity), widen(b, capacity))
+	if err != nil {
+		return nil, err
+	}
+	out, err := call(prog, x)
+	if err != nil {
+		return nil, err
+	}
+	return out[0], nil
+}

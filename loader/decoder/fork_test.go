@@ -1,0 +1,57 @@
+package decoder
+
+import (
+	"fmt"
+	"math"
+	"testing"
+)
+
+// TestFork: sets of heads that begin alike are computed once as far as they are alike, and score as they do one by one.
+func TestFork(t *testing.T) {
+	onBackends(t, func(t *testing.T, be *Backend) {
+		m := model(t, be, "float32")
+		var conds []Condition
+		for i := range 20 { // two groups up to layer 2, ten sets each
+			forms := edits(t, fmt.Sprintf("zero:L0H%d@question", i%2), fmt.Sprintf("scale=0.%d:L2H1@question", 5+i/2))
+			conds = append(conds, Condition{Edits: forms, ScoreOnly: true})
+		}
+		p := &Prompt{IDs: tokens(210, 60), Question: 51, Answer: tokens(211, 4), Decoy: tokens(212, 4)}
+		o := AskOptions{Batch: 1, MaxNew: 6, DecodeBatch: 1}
+
+		before := m.Work()
+		got := ask(t, m, []*Prompt{p}, conds, o)[0]
+		together := m.Work().CacheLayerRows - before.CacheLayerRows
+		rows := int64(60 - 51 + 4 + 3)
+		if want := rows * (2*2 + 20); together != want { // 2 groups through layers 0 and 1, 20 sets through layer 2
+			t.Errorf("20 sets: %d rows x layers, want %d", together, want)
+		}
+		for k, c := range conds {
+			alone := ask(t, m, []*Prompt{p}, []Condition{c}, o)[0][0]
+			for i, want := range append(alone.LogProb, alone.Decoy...) {
+				have := append(append([]float64{}, got[k].LogProb...), got[k].Decoy...)[i]
+				if math.Abs(have-want) > 1e-5 {
+					t.Errorf("set %d, score %d: %v together, %v alone", k, i, have, want)
+				}
+			}
+		}
+	})
+}
+
+// TestBestFork: nothing is forked that saves less than a twentieth.
+func TestBestFork(t *testing.T) {
+	set := func(layers ...int) *job {
+		c := &condition{layers: map[int]*layerEdit{}, first: layers[0]}
+		for i, l := range layers {
+			c.layers[l] = &layerEdit{head: []float32{float32(i)}}
+		}
+		return &job{c: c}
+	}
+	alike := []*job{set(2, 5), set(2, 6), set(2, 7), set(2, 8)}
+	if to, groups := bestFork(alike, 2, 10); to != 5 || len(groups) != 1 {
+		t.Errorf("four sets that part in layer 5: fork to %d with %d groups, want 5 with 1", to, len(groups))
+	}
+	apart := []*job{set(2), set(3), set(4), set(5)}
+	if _, groups := bestFork(apart[:1], 2, 10); groups != nil {
+		t.Errorf("one set: %d groups, want no fork", len(groups))
+	}
+}

@@ -1,0 +1,19 @@
+package loader
+
+import "github.com/headscope/headscope/loader/rope"
+
+// qwen3 reads Qwen3ForCausalLM, the dense ones. Queries and keys are normalised head by head.
+func qwen3(c *config) Spec {
+	s := class{
+		modelType: "qwen3", maxPositions: 32768, kvHeads: 32, kvNullable: true, headDim: 128, epsKey: "rms_norm_eps", eps: 1e-6, actKey: "hidden_act", act: "silu",
+	}.read(c)
+	s.QKNorm = QKNormShared
+	slideFrom(c, &s)
+	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	o := preNorms
+	o.qNorm, o.kNorm = "q_norm", "k_norm"
+	o.attentionBias = c.boolean("attention_bias", false)
+	o.outBias = o.attentionBias
+	s.Params = o.params(s)
+	return s
+}
