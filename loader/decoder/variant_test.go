@@ -29,7 +29,7 @@ func TestVariantScopeLaw(t *testing.T) {
 		conds := []Condition{{}}
 		for i, form := range variantForms {
 			for k, s := range scopes {
-				if be.Kind == KindGo || slow() || (i+k)%5 == 2 {
+				if slow() || be.Kind == KindGo && (i+k)%2 == 0 {
 					conds = append(conds, Condition{Edits: edits(t, form+"@"+string(s))})
 				}
 			}
@@ -37,7 +37,11 @@ func TestVariantScopeLaw(t *testing.T) {
 		conds = append(conds, // one layer with all of them, and two tables in one head's group
 			Condition{Edits: edits(t, "freeze:L1H2:slow4@question", "swap=theta500:L1H3@question", "legacy:L1H0:fast4@question",
 				"patch:L1H1@question", "streaming=1+9:L1H0@question", "scale=0.5:L1H1@question")})
-		replies := ask(t, m, []*Prompt{p}, conds, AskOptions{Batch: 1, MaxNew: 4})[0]
+		o := AskOptions{Batch: 1, MaxNew: 4}
+		if be.Kind != KindGo && !slow() { // few shapes to compile: one condition, nothing decoded
+			p.Decoy, o.MaxNew = nil, 0
+		}
+		replies := ask(t, m, []*Prompt{p}, conds, o)[0]
 		rows := rowRange(len(p.IDs)-1, len(p.IDs)+len(p.Answer))
 		plain := trace(t, m, p, nil, TraceOptions{Logits: rows, Hidden: -1})
 		for k, c := range conds {
@@ -55,6 +59,9 @@ func TestVariantScopeLaw(t *testing.T) {
 			}
 			if k > 0 && !(moved > 1e-3) {
 				t.Errorf("%v: moves the logits by %.1e only", c.Edits, moved)
+			}
+			if !slow() && (be.Kind != KindGo || k%3 != 0) {
+				continue
 			}
 			// The greedy answer, decoded over the cache, is what passes over the sequence so far say.
 			ids := slices.Clone(p.IDs)
