@@ -181,7 +181,7 @@ func TestChatValues(t *testing.T) {
 	for template, want := range map[string]string{
 		"{{ messages | tojson }}": `[{"role": "user", "content": "x"}]`,
 		"{% for k, v in messages[0] | items %}{{ k }}={{ v }} {% endfor %}": "role=user content=x ",
-		`{{ "\u0041\x42\\u0041\x22\u005c\x0A|\r" }}`:                      "AB\\u0041\"\\\n|\r",
+		`{{ "\u0041\x42\\u0041\x22\u005c\x0A|\r" }}`:                        "AB\\u0041\"\\\n|\r",
 		"{{ 'a\\'\\\"b' }}{{ messages | map(attribute='role') | join }}":    `a'"buser`,
 	} {
 		tok := chatTokenizer(t, "gpt2", template, nil)
