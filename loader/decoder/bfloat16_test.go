@@ -24,10 +24,10 @@ func TestBFloat16Logits(t *testing.T) {
 		}
 		for _, name := range names {
 			t.Run(name, func(t *testing.T) {
-				m := castModel(t, be, name)
+				m, _ := parityModel(t, be, name, "bfloat16")
 				sum, n := 0.0, 0
-				for i, ids := range paritySequences(t, name) {
-					got, want := allLogits(t, m, ids), parityLogits(t, name, i)
+				for i, p := range paritySequences(t, name) {
+					got, want := allLogits(t, m, p.IDs), parityLogits(t, name, i)
 					for k := range want {
 						d := float64(got[k] - want[k])
 						sum, n = sum+d*d, n+1
@@ -69,14 +69,15 @@ func allLogits(t *testing.T, m *Model, ids []int32) []float32 {
 
 const parityDir = "../testdata/parity"
 
-// paritySequences are the prompts of a golden folder.
-func paritySequences(t *testing.T, name string) [][]int32 {
+// paritySequence is a prompt of a golden folder and transformers' continuation with the cache.
+type paritySequence struct {
+	IDs    []int32 `json:"ids"`
+	Greedy []int32 `json:"greedy"`
+}
+
+func paritySequences(t *testing.T, name string) []paritySequence {
 	t.Helper()
-	var g struct {
-		Sequences []struct {
-			IDs []int32 `json:"ids"`
-		}
-	}
+	var g struct{ Sequences []paritySequence }
 	text, err := os.ReadFile(filepath.Join(parityDir, name, "golden.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -87,11 +88,7 @@ func paritySequences(t *testing.T, name string) [][]int32 {
 	if len(g.Sequences) != 3 {
 		t.Fatalf("%s: %d sequences, want 3", name, len(g.Sequences))
 	}
-	var out [][]int32
-	for _, s := range g.Sequences {
-		out = append(out, s.IDs)
-	}
-	return out
+	return g.Sequences
 }
 
 func parityLogits(t *testing.T, name string, sequence int) []float32 {

@@ -158,19 +158,20 @@ func (c castCase) sameCast(t *testing.T, what, array string, got []float32) {
 	}
 }
 
-func castModel(t *testing.T, be *Backend, name string) *Model {
+// parityModel runs the checkpoint of a golden folder.
+func parityModel(t *testing.T, be *Backend, name, dtype string) (*Model, *loader.Checkpoint) {
 	t.Helper()
 	c, err := loader.Open(filepath.Join(parityDir, name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	m, err := New(be, c, Options{DType: "bfloat16"})
+	m, err := New(be, c, Options{DType: dtype})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { m.Close() })
-	return m
+	return m, c
 }
 
 // castCases are the cases to compare. On XLA, which takes seconds to compile each, those have their turn by default that between them
@@ -205,7 +206,8 @@ func TestCastOrder(t *testing.T) {
 	onBackends(t, func(t *testing.T, be *Backend) {
 		for _, name := range g.castCases(be) {
 			t.Run(name, func(t *testing.T) {
-				c := castCase{g, name, g.Cases[name].Rows, castModel(t, be, name)}
+				m, _ := parityModel(t, be, name, "bfloat16")
+				c := castCase{g, name, g.Cases[name].Rows, m}
 				steps := c.steps()
 				c.leavesNothingOut(t, steps)
 				if be.Kind != KindGo && !slow() {
