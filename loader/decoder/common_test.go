@@ -19,8 +19,8 @@ import (
 
 // The tests share one backend of each kind and one model for each of these checkpoints, so that a shape is compiled once.
 var checkpoints = map[string]loadertest.Options{
-	"float32":  {Layers: 3, KVHeads: 2, Seed: 7},
-	"bfloat16": {Layers: 3, KVHeads: 2, Seed: 7, BFloat16: true},
+	"float32":  {Layers: 3, KVHeads: 2, Intermediate: 16, Seed: 7},
+	"bfloat16": {Layers: 3, KVHeads: 2, Intermediate: 16, Seed: 7, BFloat16: true},
 	"small":    {Layers: 2, Heads: 2, HeadDim: 8, Hidden: 16, Intermediate: 16, Seed: 7}, // for many walks
 }
 
