@@ -88,7 +88,7 @@ func (s *Study) checkScopes() error {
 		return nil
 	}
 	for _, scope := range s.o.Scopes {
-		if err := check([]decoder.Edit{{Scope: scope}}, s.prompts); err != nil {
+		if err := check([]decoder.Edit{{Op: decoder.OpZero, Heads: []decoder.Head{{}}, Scope: scope}}, s.prompts); err != nil {
 			return err
 		}
 	}
