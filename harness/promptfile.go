@@ -34,7 +34,7 @@ type PromptSpec struct {
 	AnswerSpan [2]int
 	Decoys     []DecoySpec
 	Donor      *DonorSpec // nil: patch edits are refused
-	AddSpecial *bool // nil: as the tokenizer does by default
+	AddSpecial *bool      // nil: as the tokenizer does by default
 
 	// What a generator says of the prompt; optional.
 	Template string  // wording of needle and question
