@@ -35,8 +35,9 @@ demo: model ## find the retrieval heads of SmolLM2-135M-Instruct and switch them
 	$(BIN) study $(MODEL) --prompts builtin:needle512 --limit 20 --dtype float32 \
 		--scope all --pool layer --controls 3 --cuts=false
 
-test: ## run all tests; the plugin and the demo model are fetched first where that is possible
+test: ## run all tests; plugin, demo model and real tokenizers are fetched first where that is possible
 	@$(MAKE) --no-print-directory model || echo "test: going on without; tests that need the missing file say so" >&2
+	@scripts/fetch.sh tokenizers || echo "test: going on without real tokenizers; the tests that need them say so" >&2
 	scripts/test.sh
 
 golden: model ## run all tests with every slow golden comparison

@@ -3,6 +3,7 @@ module github.com/headscope/headscope
 go 1.26.5
 
 require (
+	github.com/ardanlabs/jinja v1.8.0
 	github.com/dlclark/regexp2 v1.12.0
 	github.com/edsrzf/mmap-go v1.2.0
 	github.com/gomlx/compute v0.1.6

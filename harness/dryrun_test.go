@@ -101,7 +101,7 @@ func TestDryRunOfStudy(t *testing.T) {
 	if c := e.Power.Controls; len(c) != 2 || c[0].SmallestP != 0.01 || c[1].SmallestP != 0.05 {
 		t.Errorf("controls: got %+v", c)
 	}
-	if e.Power.EnoughPrompts || e.Power.FewestLost != 6 || math.Abs(float64(e.Power.MinDropSD)-1.66) > 0.02 {
+	if e.Power.EnoughPrompts || e.Power.FewestLost != 6 || math.Abs(float64(e.Power.MinDropSD)-1.682) > 0.001 {
 		t.Errorf("power: got %+v", e.Power)
 	}
 	var b bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/headscope/headscope/harness/needle"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/loader/tokenizer"
@@ -38,6 +39,24 @@ func Tokenize(tok *tokenizer.Tokenizer, text string, addSpecial bool) ([]Token, 
 		out[i] = Token{id, t, s, e, text[s:e], enc.Special[i]}
 	}
 	return out, nil
+}
+
+// UserTurn writes text as one user turn in the checkpoint's chat template, up to the model's answer, if chat asks for it. Such a text is
+// whole: what the tokenizer adds by default is in it where the template wants it (written is true then).
+func UserTurn(tok *tokenizer.Tokenizer, text string, chat needle.Chat) (out string, written bool, err error) {
+	switch {
+	case tok == nil:
+		return "", false, errNoTokenizer()
+	case chat == needle.Plain, chat == needle.Auto && tok.ChatTemplate() == "":
+		return text, false, nil
+	case chat != needle.Auto && chat != needle.Force:
+		return "", false, usagef("want auto, plain or chat", "--chat %q", chat)
+	}
+	out, err = tok.Chat([]tokenizer.Message{{Role: "user", Content: text}}, tokenizer.ChatOptions{GenerationPrompt: true, Today: needle.Today()})
+	if err != nil {
+		return "", false, &hintError{err, "give --chat plain, with the text written in the model's own format"}
+	}
+	return out, true, nil
 }
 
 func errNoTokenizer() error {

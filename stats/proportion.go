@@ -1,19 +1,40 @@
 package stats
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 
 	"gonum.org/v1/gonum/mathext"
 )
 
-// Interval is a closed interval [Lo, Hi]. Both ends are NaN where it is undefined.
-type Interval struct{ Lo, Hi float64 }
+// Interval is a closed interval [Lo, Hi]. Where it is undefined, Why says so and both ends are NaN, which poisons arithmetic rather
+// than pass for an end at 0; [Interval.Ends] gives them as Values.
+type Interval struct {
+	Lo, Hi float64
+	Why    Undefined // "" where it is defined
+}
 
 // Contains reports whether x lies in the interval, ends included. It is false for an undefined interval.
 func (iv Interval) Contains(x float64) bool { return iv.Lo <= x && x <= iv.Hi }
 
-func undefined() Interval { return Interval{math.NaN(), math.NaN()} }
+// Ends returns both ends, with the reason where there are none.
+func (iv Interval) Ends() (lo, hi Value) {
+	if iv.Why != "" {
+		return NoValue(iv.Why), NoValue(iv.Why)
+	}
+	return Number(iv.Lo), Number(iv.Hi)
+}
+
+// MarshalJSON writes [lo, hi], or null.
+func (iv Interval) MarshalJSON() ([]byte, error) {
+	if iv.Why != "" {
+		return []byte("null"), nil
+	}
+	return json.Marshal([2]float64{iv.Lo, iv.Hi})
+}
+
+func undefined(why Undefined) Interval { return Interval{math.NaN(), math.NaN(), why} }
 
 // Wilson returns the Wilson score interval of the proportion k/n at a confidence level such as 0.95:
 //
@@ -25,13 +46,13 @@ func Wilson(k, n int, level float64) Interval {
 	checkCounts(k, n)
 	checkLevel(level)
 	if n == 0 {
-		return undefined()
+		return undefined(ReasonNoData)
 	}
 	z := math.Sqrt2 * math.Erfinv(level)
 	nn, p := float64(n), float64(k)/float64(n)
 	centre := p + z*z/(2*nn)
 	half := z * math.Sqrt(p*(1-p)/nn+z*z/(4*nn*nn))
-	iv := Interval{(centre - half) / (1 + z*z/nn), (centre + half) / (1 + z*z/nn)}
+	iv := Interval{Lo: (centre - half) / (1 + z*z/nn), Hi: (centre + half) / (1 + z*z/nn)}
 	return pinEnds(iv, k, n)
 }
 
@@ -45,10 +66,10 @@ func ClopperPearson(k, n int, level float64) Interval {
 	checkCounts(k, n)
 	checkLevel(level)
 	if n == 0 {
-		return undefined()
+		return undefined(ReasonNoData)
 	}
 	tail := (1 - level) / 2
-	iv := Interval{0, 1}
+	iv := Interval{Lo: 0, Hi: 1}
 	if k > 0 {
 		iv.Lo = betaQuantile(tail, float64(k), float64(n-k+1))
 	}

@@ -123,42 +123,50 @@ func unknownOp(op string) error {
 	return &usageError{fmt.Errorf("unknown op %q", op), hint}
 }
 
-// checkJSON refuses what Go's decoder would read in its own way: bytes that are no UTF-8, which it replaces, a key given twice, of
-// which it takes the last, and keys in capitals, which it takes for ours.
+// checkJSON is checkObject for a request.
 func checkJSON(line []byte) error {
+	if err := checkObject(line); err != nil {
+		return badRequest(err)
+	}
+	return nil
+}
+
+// checkObject refuses what Go's decoder would read in its own way: bytes that are no UTF-8, which it replaces, a key given twice, of
+// which it takes the last, and keys in capitals, which it takes for ours.
+func checkObject(line []byte) error {
 	if !utf8.Valid(line) {
-		return badRequest(errors.New("not UTF-8"))
+		return errors.New("not UTF-8")
 	}
 	dec := json.NewDecoder(bytes.NewReader(line))
 	if tok, err := dec.Token(); err != nil {
-		return badRequest(unexpectedEnd(err))
+		return unexpectedEnd(err)
 	} else if tok != json.Delim('{') {
-		return badRequest(errors.New("not a JSON object"))
+		return errors.New("not a JSON object")
 	}
 	seen := map[string]bool{}
 	for dec.More() {
 		tok, err := dec.Token()
 		if err != nil {
-			return badRequest(unexpectedEnd(err))
+			return unexpectedEnd(err)
 		}
 		key, _ := tok.(string) // a key is nothing else
 		if seen[key] {
-			return badRequest(fmt.Errorf("key %q is there twice", key))
+			return fmt.Errorf("key %q is there twice", key)
 		}
 		if key != strings.ToLower(key) {
-			return badRequest(fmt.Errorf("unknown field %q", key))
+			return fmt.Errorf("unknown field %q", key)
 		}
 		seen[key] = true
 		var skipped json.RawMessage
 		if err := dec.Decode(&skipped); err != nil {
-			return badRequest(unexpectedEnd(err))
+			return unexpectedEnd(err)
 		}
 	}
 	if _, err := dec.Token(); err != nil {
-		return badRequest(unexpectedEnd(err))
+		return unexpectedEnd(err)
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return badRequest(errors.New("something follows the object"))
+		return errors.New("something follows the object")
 	}
 	return nil
 }

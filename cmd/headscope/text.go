@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strconv"
 	"text/tabwriter"
@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/needle"
 	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/tokenizer"
 )
 
 // textFlags are what the verbs that take a text share.
@@ -19,12 +21,14 @@ type textFlags struct {
 	modelFlags
 	editFlags
 	file      string
+	chat      string
 	noSpecial bool
 	json      bool
 }
 
 func (t *textFlags) addText(fs *pflag.FlagSet) {
 	fs.StringVar(&t.file, "file", "", "read the text from FILE in place of the operand")
+	fs.StringVar(&t.chat, "chat", "plain", "plain, chat (the text is one user turn, written in the model's chat template) or auto (chat if it has one)")
 	fs.BoolVar(&t.noSpecial, "no-special", false, "do not add what the tokenizer adds by default (BOS); tokens written in the text are always recognised")
 	fs.BoolVar(&t.json, "json", false, "print JSON")
 }
@@ -35,7 +39,7 @@ func (t *textFlags) add(fs *pflag.FlagSet) {
 	t.modelFlags.add(fs)
 }
 
-// text reads the operands MODEL TEXT; a TEXT of "-" is stdin.
+// text reads the operands MODEL [TEXT]; a TEXT of "-" is stdin.
 func (t *textFlags) text(a *app, verb string, operands []string) (model, text string, err error) {
 	if t.file != "" {
 		if err := operandsOf(verb, operands, "MODEL"); err != nil {
@@ -44,14 +48,21 @@ func (t *textFlags) text(a *app, verb string, operands []string) (model, text st
 		b, err := os.ReadFile(t.file)
 		return operands[0], string(b), err
 	}
+	if len(operands) == 1 {
+		return "", "", &usageError{errors.New("no text"), "give a TEXT, - for standard input, or --file FILE"}
+	}
 	if err := operandsOf(verb, operands, "MODEL", "TEXT"); err != nil {
 		return "", "", err
 	}
-	if operands[1] != "-" {
-		return operands[0], operands[1], nil
-	}
-	b, err := io.ReadAll(a.in)
-	return operands[0], string(b), err
+	text, err = operandText(a, operands[1])
+	return operands[0], text, err
+}
+
+// turn writes the text as --chat asks; a text of the chat template has its BOS.
+func (t *textFlags) turn(tok *tokenizer.Tokenizer, text string) (string, error) {
+	text, written, err := harness.UserTurn(tok, text, needle.Chat(t.chat))
+	t.noSpecial = t.noSpecial || written
+	return text, err
 }
 
 // with opens the model and calls fn with the request.
@@ -69,13 +80,16 @@ func (t *textFlags) with(a *app, verb string, operands []string, fn func(*harnes
 		return err
 	}
 	defer func() { err = m.close(err) }()
+	if text, err = t.turn(m.checkpoint.Tokenizer, text); err != nil {
+		return err
+	}
 	return fn(&harness.TextRequest{Checkpoint: m.checkpoint, Model: m.model, Text: text, NoSpecial: t.noSpecial, Edits: edits})
 }
 
 func logitsVerb() *verb {
 	return &verb{
-		name: "logits", operands: "MODEL TEXT", summary: "the most likely next tokens of a text, with or without edits",
-		details: "A TEXT of - is read from stdin.",
+		name: "logits", operands: "MODEL [TEXT]", summary: "the most likely next tokens of a text, with or without edits",
+		details: "A TEXT of - is read from stdin; --file FILE stands for a TEXT.",
 		flags: func(fs *pflag.FlagSet) action {
 			var t textFlags
 			k := fs.Int("top-k", 10, "how many tokens")
@@ -106,8 +120,8 @@ func logitsVerb() *verb {
 
 func generateVerb() *verb {
 	return &verb{
-		name: "generate", operands: "MODEL TEXT", summary: "greedy continuation of a text, with or without edits",
-		details: "A TEXT of - is read from stdin.",
+		name: "generate", operands: "MODEL [TEXT]", summary: "greedy continuation of a text, with or without edits",
+		details: "A TEXT of - is read from stdin; --file FILE stands for a TEXT.",
 		flags: func(fs *pflag.FlagSet) action {
 			var t textFlags
 			n := fs.Int("max-new", 32, "longest continuation, in tokens")
@@ -131,8 +145,8 @@ func generateVerb() *verb {
 
 func tokenizeVerb() *verb {
 	return &verb{
-		name: "tokenize", operands: "MODEL TEXT", summary: "ids, tokens and byte offsets of a text",
-		details: "A TEXT of - is read from stdin.",
+		name: "tokenize", operands: "MODEL [TEXT]", summary: "ids, tokens and byte offsets of a text",
+		details: "A TEXT of - is read from stdin; --file FILE stands for a TEXT.",
 		flags: func(fs *pflag.FlagSet) action {
 			var t textFlags
 			t.addText(fs)
@@ -146,6 +160,9 @@ func tokenizeVerb() *verb {
 					return err
 				}
 				defer func() { err = closeAll(err, c) }()
+				if text, err = t.turn(c.Tokenizer, text); err != nil {
+					return err
+				}
 				tokens, err := harness.Tokenize(c.Tokenizer, text, !t.noSpecial)
 				if err != nil {
 					return err
@@ -154,9 +171,9 @@ func tokenizeVerb() *verb {
 					return a.json(tokens)
 				}
 				w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', tabwriter.AlignRight)
-				fmt.Fprintf(w, "row\tid\tbytes\t  text\n")
+				fmt.Fprintf(w, "row\tid\tbytes\ttoken\t  text\n")
 				for i, tok := range tokens {
-					fmt.Fprintf(w, "%d\t%d\t%d-%d\t  %s\n", i, tok.ID, tok.Start, tok.End, shownToken(tok))
+					fmt.Fprintf(w, "%d\t%d\t%d-%d\t%s\t  %s\n", i, tok.ID, tok.Start, tok.End, visible(tok.Token), shownText(tok))
 				}
 				return w.Flush()
 			}
@@ -164,9 +181,15 @@ func tokenizeVerb() *verb {
 	}
 }
 
-func shownToken(t harness.Token) string {
+func shownText(t harness.Token) string {
 	if t.Added {
-		return t.Token + " (added)"
+		return "(added)"
 	}
 	return strconv.Quote(t.Text)
+}
+
+// visible writes a token so that it stays in its column: line breaks and the like as escapes.
+func visible(token string) string {
+	quoted := strconv.QuoteToGraphic(token)
+	return quoted[1 : len(quoted)-1]
 }

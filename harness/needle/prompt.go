@@ -34,7 +34,7 @@ type Prompt struct {
 	Wording  int     `json:"wording"`
 	Depth    float64 `json:"depth"`          // as asked: share of the haystack before the needle
 	Measured float64 `json:"depth_measured"` // needle's first token / Tokens
-	Chat     string  `json:"chat"`           // name of the chat format, "plain" without one
+	Chat     string  `json:"chat"`           // "chat" in the checkpoint's chat template, else "plain"
 	Tokens   int     `json:"tokens"`         // of Text, special tokens included
 	Text     string  `json:"text"`
 	Needle   [2]int  `json:"needle"` // the needle sentence; where it is absent, the haystack that stands in its place

@@ -36,7 +36,7 @@ type Report struct {
 	Exact       int       `json:"exact"`        // prompts of exactly Tokens tokens
 	MostShort   int       `json:"most_short"`   // largest Tokens less measured tokens
 	SharedFirst int       `json:"shared_first"` // base prompts whose decoy has the code's first token
-	Chat        string    `json:"chat"`         // chat format, or "plain"
+	Chat        string    `json:"chat"`         // "chat" or "plain"
 	Haystack    *Haystack `json:"haystack,omitempty"`
 }
 

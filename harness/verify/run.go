@@ -83,7 +83,7 @@ func (r *run) sequence(i int) error {
 	if err := r.table(name, i); err != nil {
 		return err
 	}
-	if err := r.greedy(name+"greedy", i, nil, s.Greedy); err != nil || s.NoCache == nil {
+	if err := r.greedy(name+"greedy", &decoder.Prompt{IDs: s.IDs}, nil, s.Greedy); err != nil || s.NoCache == nil {
 		return err
 	}
 	return r.noCache(name, i)
@@ -169,9 +169,8 @@ func (r *run) argmaxDiff(rows [][]float32, want [][]int, t int) float64 {
 	return n
 }
 
-// greedy compares the greedy continuation of a sequence, decoded with the cache.
-func (r *run) greedy(name string, i int, edits []decoder.Edit, want []int32) error {
-	p := &decoder.Prompt{IDs: r.g.Sequences[i].IDs}
+// greedy compares the greedy continuation of a prompt, decoded with the cache.
+func (r *run) greedy(name string, p *decoder.Prompt, edits []decoder.Edit, want []int32) error {
 	var got []int32
 	var gaps []float32
 	err := r.m.Ask(r.ctx, []*decoder.Prompt{p}, []decoder.Condition{{Edits: edits}}, decoder.AskOptions{MaxNew: len(want), DecodeBatch: 1},
@@ -199,45 +198,75 @@ func gapDiff(gaps []float32, logits []float32, vocab int) float64 {
 	return diff
 }
 
-// intervention compares an edited run of sequence 2, if its edit is one that this version has.
+// intervention compares an edited run of the last sequence.
 func (r *run) intervention(iv intervention) error {
-	edit, ok := editOf(iv)
-	if !ok {
-		r.skip("iv."+iv.Name, "the edit "+iv.Kind+" is not supported")
+	edit, err := r.editOf(iv)
+	if err != nil {
+		r.skip("iv."+iv.Name, err.Error())
 		return nil
 	}
 	i := len(r.g.Sequences) - 1
 	ids := r.g.Sequences[i].IDs
-	tr, err := r.m.Trace(r.ctx, &decoder.Prompt{IDs: ids}, []decoder.Edit{edit}, decoder.TraceOptions{Logits: []int{len(ids) - 1}, Hidden: -1})
+	p := &decoder.Prompt{IDs: ids, Donor: iv.Source}
+	tr, err := r.m.Trace(r.ctx, p, []decoder.Edit{edit}, decoder.TraceOptions{Logits: []int{len(ids) - 1}, Hidden: -1})
 	if err != nil {
 		return err
 	}
 	if err := r.compare("iv."+iv.Name+".logits", tr.Logits[0], TolValue); err != nil {
 		return err
 	}
-	return r.greedy("iv."+iv.Name+".greedy", i, []decoder.Edit{edit}, iv.Greedy)
+	return r.greedy("iv."+iv.Name+".greedy", p, []decoder.Edit{edit}, iv.Greedy)
 }
 
-func editOf(iv intervention) (decoder.Edit, bool) {
+// editOf translates a golden intervention, or says what of it is unknown.
+func (r *run) editOf(iv intervention) (decoder.Edit, error) {
 	e := decoder.Edit{Heads: iv.Heads, Scope: decoder.ScopeAll}
-	switch iv.Rows {
-	case "all":
-	case "decode":
-		e.Scope = decoder.ScopeAnswer
-	default:
-		return e, false
+	scopes := map[string]decoder.Scope{"all": decoder.ScopeAll, "decode": decoder.ScopeAnswer, "last_prompt": decoder.ScopeLast}
+	ops := map[string]decoder.Op{
+		"zero_heads": decoder.OpZero, "uniform_heads": decoder.OpUniform, "zero_q_planes": decoder.OpZeroPlanes,
+		"zero_qk_legacy": decoder.OpLegacy, "freeze_planes": decoder.OpFreeze, "swap_table": decoder.OpSwap,
+		"mean_heads": decoder.OpOwnMean, "patch_heads": decoder.OpPatch,
 	}
-	switch iv.Kind {
-	case "zero_heads":
-		e.Op = decoder.OpZero
-	case "uniform_heads":
-		e.Op = decoder.OpUniform
-	case "zero_q_planes":
-		e.Op, e.Planes = decoder.OpZeroPlanes, iv.Planes
-	default:
-		return e, false
+	var ok bool
+	if e.Scope, ok = scopes[iv.Rows]; !ok {
+		return e, fmt.Errorf("rows %q are not known", iv.Rows)
 	}
-	return e, true
+	if e.Op, ok = ops[iv.Kind]; !ok {
+		return e, fmt.Errorf("kind %q is not known", iv.Kind)
+	}
+	switch e.Op {
+	case decoder.OpZeroPlanes, decoder.OpFreeze:
+		e.Planes = iv.Planes
+	case decoder.OpLegacy:
+		e.Planes = r.planesOf(iv.Dims)
+	case decoder.OpSwap:
+		e.Table, e.InvFreq = "golden", iv.InvFreq
+		heads := r.m.Spec.Heads
+		if iv.Scope == "kv_group_0" {
+			heads = r.m.Spec.Group()
+		}
+		for l := range r.m.Spec.Layers {
+			for h := range heads {
+				e.Heads = append(e.Heads, decoder.Head{Layer: l, Index: h})
+			}
+		}
+	}
+	return e, nil
+}
+
+// planesOf names the planes whose members are listed.
+func (r *run) planesOf(dims []int) []int {
+	var out []int
+	half := len(r.g.Sequences[0].firstTable())
+	for _, d := range dims {
+		plane := d % half
+		if r.m.Spec.Interleaved {
+			plane = d / 2
+		}
+		out = append(out, plane)
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // bfloat16 compares logits computed from bfloat16 weights and activations.

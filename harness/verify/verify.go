@@ -114,18 +114,28 @@ func Dir(ctx context.Context, be *decoder.Backend, dir string, o Options) (*Repo
 
 // golden is the part of golden.json that is compared.
 type golden struct {
-	Layers    []struct{ Rope *string } // key into a sequence's tables, null where the layer does not rotate
-	Sequences []struct {
-		IDs     []int32 `json:"ids"`
-		Argmax  [][]int `json:"attn_argmax"`
-		Rope    map[string]ropeTable
-		Greedy  []int32
-		NoCache []int32 `json:"greedy_no_cache"` // where the tables depend on the length
-	}
+	Layers        []struct{ Rope *string } // key into a sequence's tables, null where the layer does not rotate
+	Sequences     []sequence
 	Interventions []intervention
 	BF16          json.RawMessage `json:"bf16"`
 
 	arrays *safetensors.File
+}
+
+type sequence struct {
+	IDs     []int32 `json:"ids"`
+	Argmax  [][]int `json:"attn_argmax"`
+	Rope    map[string]ropeTable
+	Greedy  []int32
+	NoCache []int32 `json:"greedy_no_cache"` // where the tables depend on the length
+}
+
+// firstTable is some table of the sequence: all have the same number of planes.
+func (s *sequence) firstTable() []float64 {
+	for _, t := range s.Rope {
+		return t.InvFreq
+	}
+	return nil
 }
 
 type ropeTable struct {
@@ -136,7 +146,10 @@ type ropeTable struct {
 type intervention struct {
 	Name, Kind, Rows string
 	Heads            []decoder.Head
-	Planes           []int
+	Planes, Dims     []int
+	InvFreq          []float64 `json:"inv_freq"`
+	Scope            string    // of swapped tables: all heads, or those of KV group 0
+	Source           []int32   `json:"source_ids"`
 	Greedy           []int32
 }
 

@@ -9,14 +9,15 @@ import (
 
 // Prompt is one tokenised question put to the model.
 type Prompt struct {
-	IDs      []int32 // the prompt's tokens; its length is T
-	Question int     // first question row; 0 = not known, scopes haystack and question are then refused
-	Answer   []int32 // tokens fed after the prompt and scored; may be empty
-	Decoy    []int32 // tokens scored in the answer's place, after the prompt alone; may be empty
-	Draft    []int32 // a guess at the greedy answer, such as the unmodified model's; saves decoding, changes no token
+	IDs      []int32    // the prompt's tokens; its length is T
+	Question int        // first question row; 0 = not known, scopes haystack and question are then refused
+	Answer   []int32    // tokens fed after the prompt and scored; may be empty
+	Decoy    []int32    // tokens scored in the answer's place, after the prompt alone; may be empty
+	Draft    []int32    // a guess at the greedy answer, such as the unmodified model's; saves decoding, changes no token
+	Donor    []int32    // another prompt, whose head outputs a patch edit puts in; may be empty
+	Spans    [][2]int32 // token spans [start, end) whose attention mass a probe reports
 
-	scopeT int        // T as scopes count it where IDs hold a part of the answer already; 0 = len(IDs)
-	Spans  [][2]int32 // token spans [start, end) whose attention mass a probe reports
+	scopeT int // T as scopes count it where IDs hold a part of the answer already; 0 = len(IDs)
 }
 
 // Condition is what is done to the model while a prompt is processed. No edits = the unmodified model.

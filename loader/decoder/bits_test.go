@@ -72,7 +72,7 @@ func sameBits(t *testing.T, what string, got, want outcome) {
 // walked runs a batch of whole sequences; the unit is freed with the test.
 func walked(t *testing.T, m *Model, bucket int, mode probeMode, batch []sequence) *unit {
 	t.Helper()
-	u := &unit{t: bucket, pass: passOf(m.Spec, len(batch[0].ids)), stop: m.Spec.Layers, keepKV: true, readProbe: true}
+	u := &unit{t: bucket, pass: passOf(m.Spec, bucket), stop: m.Spec.Layers, keepKV: true, readProbe: true}
 	if mode != probeNone {
 		u.probe = &probeInputs{mode: mode, p: 8, s: 2}
 	}

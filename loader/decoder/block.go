@@ -19,6 +19,7 @@ const (
 type blockVariant struct {
 	probe probeMode
 	taps  bool // also return q before and after rotation, k after it, and z
+	edits editVariant
 }
 
 // prefillBlock builds one decoder layer over whole sequences.
@@ -28,12 +29,12 @@ type blockVariant struct {
 //
 // Results: x [B, T, hidden]; k, v [B, KV, T, D], k after bias and before rotation; then the probe's: argmax [B, H, P] int32,
 // gap [B, H, P], mass [B, H, P, S], write [B, H, P], or rows [B, H, P, T]; then the taps' q before and after rotation [B, T, H, D], k
-// after rotation [B, KV, T, D] and z [B, T, H, D], what the output projection reads.
+// after rotation [B, KV, T, D] and z [B, T, H, D], what the output projection reads; then, with donors, the heads' means [B, H, D].
 func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 	return func(args []*Node) []*Node {
 		in := &nodeReader{args}
 		x, cos, sin, window := in.next(), in.next(), in.next(), in.next()
-		edits := in.edits(c)
+		edits := in.edits(c, variant.edits)
 		rows := in.optional(variant.probe != probeNone)
 		spans := in.optional(variant.probe == probeStats)
 		w := in.weights(c)
@@ -45,18 +46,24 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		qr := c.rotate(q, ExpandAxes(cos, 0, 2), ExpandAxes(sin, 0, 2))
 		kr := c.rotate(k, ExpandAxes(cos, 0, 1), ExpandAxes(sin, 0, 1))
 
-		z := edits.headGain(c.ungroupHeads(c.attendTiled(c.groupHeads(qr), kr, v, window)), pos)
+		keys := headKeys{k: kr, v: v, pos: pos}
+		keys.own = c.turnKeys(edits, k, pos)
+		queries := headQueries{q: qr, own: c.turnQueries(edits, q, pos), pos: pos}
+		z, mean := edits.headOutput(c.attendTiled(edits, queries, keys, window), pos)
 		x = c.layerOutput(x, h, z, w)
 
 		out := []*Node{x, k, v}
 		if rows != nil {
-			out = append(out, c.probe(qr, kr, probeNodes{variant.probe, rows, spans, window})...)
+			out = append(out, c.probe(edits, queries, keys, probeNodes{variant.probe, rows, spans, window})...)
 		}
 		if variant.probe == probeStats {
 			out = append(out, c.writeNorm(gatherRows(z, rows), w.o))
 		}
 		if variant.taps {
 			out = append(out, q, qr, kr, z)
+		}
+		if mean != nil {
+			out = append(out, mean)
 		}
 		return out
 	}
@@ -71,22 +78,52 @@ func (c *blockConfig) tileRows(t int) int {
 	return max(64, t/16)
 }
 
-// attendTiled is causal attention of q [B, KV, G, T, D] over k, v [B, KV, T, D], a tile of query rows at a time against the
-// keys at or before its end.
-func (c *blockConfig) attendTiled(q, k, v, window *Node) *Node {
-	t := q.Shape().Dim(3)
-	b := q.Shape().Dim(0)
+// headQueries are rotated queries [B, R, H, D] at positions pos [B, R], and as tables of single heads turn them; nil without such tables.
+type headQueries struct{ q, own, pos *Node }
+
+// headKeys are rotated keys and values [B, KV, S, D] at positions pos [B, S], and the keys as each query head sees them, [B, H, S, D].
+type headKeys struct{ k, v, own, pos *Node }
+
+// rows are the queries from..to-1.
+func (q headQueries) rows(from, to int) headQueries {
+	cut := func(x *Node, axis int) *Node {
+		if x == nil {
+			return nil
+		}
+		return SliceAxis(x, axis, AxisRange(from, to))
+	}
+	return headQueries{cut(q.q, 1), cut(q.own, 1), cut(q.pos, 1)}
+}
+
+// first are the keys before `to`.
+func (k headKeys) first(to int) headKeys {
+	cut := func(x *Node, axis int) *Node {
+		if x == nil {
+			return nil
+		}
+		return SliceAxis(x, axis, AxisRange(0, to))
+	}
+	return headKeys{cut(k.k, 2), cut(k.v, 2), cut(k.own, 2), cut(k.pos, 1)}
+}
+
+// visibleScores scores queries against keys under a layer's edits and hides what a causal window hides: [B, KV, G, R, S] float32.
+func (c *blockConfig) visibleScores(e *editNodes, q headQueries, k headKeys, window *Node) *Node {
+	s := c.headScores(e, c.scores(c.groupHeads(q.q), k.k), q.own, k.own, q.pos)
+	return e.stream(mask(s, visibleKeys(q.pos, k.pos, window)), q.pos, k.pos)
+}
+
+// attendTiled is causal attention, a tile of query rows at a time against the keys at or before its end: [B, R, H, D].
+func (c *blockConfig) attendTiled(e *editNodes, q headQueries, k headKeys, window *Node) *Node {
+	t := q.q.Shape().Dim(1)
 	tile := c.tileRows(t)
 	var parts []*Node
 	for from := 0; from < t; from += tile {
 		to := min(t, from+tile)
-		qt := SliceAxis(q, 3, AxisRange(from, to))
-		kt, vt := SliceAxis(k, 2, AxisRange(0, to)), SliceAxis(v, 2, AxisRange(0, to))
-		pos := AddScalar(positions(q.Graph(), b, to-from), from)
-		s := mask(c.scores(qt, kt), visibleKeys(pos, positions(q.Graph(), b, to), window))
-		parts = append(parts, c.weigh(Softmax(s, -1), vt))
+		keys := k.first(to)
+		s := c.visibleScores(e, q.rows(from, to), keys, window)
+		parts = append(parts, c.weigh(Softmax(s, -1), keys.v))
 	}
-	return Concatenate(parts, 3)
+	return c.ungroupHeads(Concatenate(parts, 3))
 }
 
 // probeNodes are what a probe is asked: the arguments of prefillBlock of the same names.
@@ -95,13 +132,16 @@ type probeNodes struct {
 	rows, spans, window *Node
 }
 
-// probe computes the attention rows in.rows [B, P] anew from q [B, T, H, D] and k [B, KV, T, D], both rotated.
-func (c *blockConfig) probe(q, k *Node, in probeNodes) []*Node {
+// probe computes the attention rows in.rows [B, P] anew.
+func (c *blockConfig) probe(e *editNodes, q headQueries, k headKeys, in probeNodes) []*Node {
 	rows, spans := in.rows, in.spans
-	b, p, t := rows.Shape().Dim(0), rows.Shape().Dim(1), k.Shape().Dim(2)
-	g := q.Graph()
-	s := c.scores(c.groupHeads(gatherRows(q, rows)), k)
-	a := Softmax(mask(s, visibleKeys(rows, positions(g, b, t), in.window)), -1)
+	b, p, t := rows.Shape().Dim(0), rows.Shape().Dim(1), k.k.Shape().Dim(2)
+	g := rows.Graph()
+	asked := headQueries{q: gatherRows(q.q, rows), pos: rows}
+	if q.own != nil {
+		asked.own = gatherRows(q.own, rows)
+	}
+	a := Softmax(c.visibleScores(e, asked, k, in.window), -1)
 	a = Reshape(a, b, c.heads, p, t)
 	if in.mode == probeRows {
 		return []*Node{a}

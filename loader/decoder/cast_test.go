@@ -272,7 +272,7 @@ func (c castCase) tables(t *testing.T) {
 	t.Helper()
 	n := len(c.Cases[c.name].IDs)
 	for _, l := range c.Cases[c.name].Layers {
-		table, err := c.m.positionsOf(l, n, passOf(c.m.Spec, n))
+		table, err := c.m.positionsOf(l, n, passOf(c.m.Spec, n), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

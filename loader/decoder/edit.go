@@ -23,8 +23,18 @@ const (
 	OpTemperature Op = "temperature"  // attention scores divided by Value
 )
 
-// laterOps need a program variant that this version does not have.
-var laterOps = []string{"freeze", "swap", "mean", "resample", "patch", "streaming", "legacy"}
+// The operations that need more inputs than the base program has. Layers that none of them edits keep the base program.
+const (
+	OpFreeze    Op = "freeze"    // Planes do not turn: frequency 0 in the query and in the key as this head sees it
+	OpSwap      Op = "swap"      // query, and key as this head sees it, turn by another table; the factor on cosine and sine stays
+	OpLegacy    Op = "legacy"    // Planes are 0 in the outputs of q_proj and, for the whole KV group, k_proj: the published form
+	OpOwnMean   Op = "own_mean"  // the head's slice is its mean over the prompt's rows in this very run
+	OpPatch     Op = "patch"     // the head's slice is that of a plain run on Prompt.Donor, rows aligned at the end; prompt rows only
+	OpStreaming Op = "streaming" // the head sees the first Sink keys and the last Recent ones, its own included (DuoAttention)
+)
+
+var allOps = []Op{OpZero, OpScale, OpUniform, OpZeroPlanes, OpScalePlanes, OpTemperature,
+	OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpPatch, OpStreaming}
 
 // Scope is the half-open range of rows (absolute positions) at which an edit acts.
 type Scope string
@@ -45,7 +55,13 @@ type Edit struct {
 	Planes []int   `json:"planes,omitempty"` // plane numbers of the checkpoint's pairing, 0 = fastest ladder step
 	Band   string  `json:"band,omitempty"`   // "slow16" or "fast16": planes by speed, resolved against the table
 	Value  float64 `json:"value,omitempty"`
-	Scope  Scope   `json:"scope"`
+
+	Table   string    `json:"table,omitempty"`    // of a swap, see ParseTable
+	InvFreq []float64 `json:"inv_freq,omitempty"` // or the frequencies themselves, radians a token by plane; Table is then a name for them
+	Sink    int       `json:"sink,omitempty"`     // of streaming
+	Recent  int       `json:"recent,omitempty"`
+
+	Scope Scope `json:"scope"`
 }
 
 // Rows is the half-open range [Lo, Hi) of absolute positions.
@@ -79,8 +95,13 @@ func (s Scope) Resolve(t, q0 int) (Rows, error) {
 func (e Edit) String() string {
 	var b strings.Builder
 	b.WriteString(string(e.Op))
-	if e.takesValue() {
+	switch {
+	case e.takesValue():
 		fmt.Fprintf(&b, "=%s", strconv.FormatFloat(e.Value, 'g', -1, 64))
+	case e.Op == OpSwap:
+		b.WriteString("=" + e.Table)
+	case e.Op == OpStreaming:
+		fmt.Fprintf(&b, "=%d+%d", e.Sink, e.Recent)
 	}
 	b.WriteByte(':')
 	for i, h := range e.Heads {
@@ -105,7 +126,9 @@ func (e Edit) takesValue() bool {
 	return e.Op == OpScale || e.Op == OpScalePlanes || e.Op == OpTemperature
 }
 
-func (e Edit) takesPlanes() bool { return e.Op == OpZeroPlanes || e.Op == OpScalePlanes }
+func (e Edit) takesPlanes() bool {
+	return e.Op == OpZeroPlanes || e.Op == OpScalePlanes || e.Op == OpFreeze || e.Op == OpLegacy
+}
 
 // ParseEdit reads "op[=value]:heads[:planes][@scope]", for example "zero:L18H6,L20H3@question", "scale=0.5:L3H1" or
 // "zero_planes:L18H6:slow16@all". Heads are a comma list or whatever file readFile understands; readFile may be nil.
@@ -125,15 +148,8 @@ func ParseEdit(s string, readFile func(path string) ([]Head, error)) (Edit, erro
 	if len(parts) < 2 || parts[1] == "" {
 		return e, fmt.Errorf("edit %q: no heads; want op:heads[@scope], e.g. zero:L18H6@question", s)
 	}
-	if hasValue {
-		v, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return e, fmt.Errorf("edit %q: value %q is not a number", s, value)
-		}
-		e.Value = v
-	}
-	if hasValue != e.takesValue() {
-		return e, fmt.Errorf("edit %q: %s takes %s", s, e.Op, map[bool]string{true: "a value, e.g. " + string(e.Op) + "=0.5:...", false: "no value"}[e.takesValue()])
+	if err := e.parseValue(value, hasValue); err != nil {
+		return e, fmt.Errorf("edit %q: %w", s, err)
 	}
 	where := parts[1]
 	if e.takesPlanes() {
@@ -161,16 +177,45 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 func (o Op) check() error {
-	switch o {
-	case OpZero, OpScale, OpUniform, OpZeroPlanes, OpScalePlanes, OpTemperature:
+	if slices.Contains(allOps, o) {
 		return nil
 	}
-	for _, l := range laterOps {
-		if string(o) == l {
-			return &NotSupportedError{What: "edit " + l, Have: "zero, scale, uniform, zero_planes, scale_planes, temperature"}
+	names := make([]string, len(allOps))
+	for i, op := range allOps {
+		names[i] = string(op)
+	}
+	return fmt.Errorf("unknown operation %q; want one of %s", string(o), strings.Join(names, ", "))
+}
+
+// parseValue reads what stands behind the operation's "=".
+func (e *Edit) parseValue(value string, given bool) error {
+	example := map[Op]string{OpScale: "0.5", OpScalePlanes: "0.5", OpTemperature: "2", OpSwap: "theta10000", OpStreaming: "4+64"}[e.Op]
+	if given != (example != "") {
+		if given {
+			return fmt.Errorf("%s takes no value", e.Op)
+		}
+		return fmt.Errorf("%s takes a value, e.g. %s=%s:...", e.Op, e.Op, example)
+	}
+	var err error
+	switch e.Op {
+	case OpSwap:
+		e.Table = value
+	case OpStreaming:
+		sink, recent, _ := strings.Cut(value, "+")
+		if e.Sink, err = strconv.Atoi(sink); err == nil {
+			e.Recent, err = strconv.Atoi(recent)
+		}
+		if err != nil {
+			return fmt.Errorf("value %q: want SINK+RECENT, two numbers of keys", value)
+		}
+	default:
+		if given {
+			if e.Value, err = strconv.ParseFloat(value, 64); err != nil {
+				return fmt.Errorf("value %q is not a number", value)
+			}
 		}
 	}
-	return fmt.Errorf("unknown operation %q; want zero, scale, uniform, zero_planes, scale_planes or temperature", string(o))
+	return nil
 }
 
 func (e *Edit) parsePlanes(p string) error {
@@ -257,6 +302,9 @@ func (e Edit) Check() error {
 			return fmt.Errorf("edit %s: %w", e.Op, err)
 		}
 	}
+	if err := e.checkVariant(); err != nil {
+		return fmt.Errorf("edit %s: %w", e.Op, err)
+	}
 	if !e.takesValue() && e.Value != 0 {
 		return fmt.Errorf("edit %s: takes no value, got %g", e.Op, e.Value)
 	}
@@ -265,6 +313,31 @@ func (e Edit) Check() error {
 		return fmt.Errorf("edit %s: value %g is not a finite float32", e.Op, e.Value)
 	} else if e.Op == OpTemperature && !(v > 0 && 1/v <= math.MaxFloat32) {
 		return fmt.Errorf("edit temperature: value %g, want > 0", e.Value)
+	}
+	return nil
+}
+
+// checkVariant checks the fields of single operations.
+func (e Edit) checkVariant() error {
+	if e.Op == OpSwap {
+		if len(e.InvFreq) == 0 {
+			_, err := ParseTable(e.Table)
+			return err
+		}
+		for _, w := range e.InvFreq {
+			if math.IsNaN(w) || math.IsInf(w, 0) {
+				return fmt.Errorf("table %s: frequency %g is not finite", e.Table, w)
+			}
+		}
+	} else if e.Table != "" || len(e.InvFreq) > 0 {
+		return fmt.Errorf("takes no table")
+	}
+	if e.Op == OpStreaming {
+		if e.Sink < 0 || e.Recent < 1 {
+			return fmt.Errorf("%d sink and %d recent keys, want at least 0 and 1", e.Sink, e.Recent)
+		}
+	} else if e.Sink != 0 || e.Recent != 0 {
+		return fmt.Errorf("takes no numbers of keys")
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func lawHeld(be *Backend, v loadertest.Variant, law string) bool {
 	case slow():
 		return true
 	case be.Kind != KindGo:
-		return v.Name == "Gemma2/usual" && (law == "bits of prefill" || law == "bits of conditions")
+		return v.Name == "Gemma2/usual" && (law == "bits of prefill" || law == "reference")
 	case bits:
 		return slices.Contains(bitsOf, v.Name)
 	case v.Usual:
@@ -80,30 +80,18 @@ func TestFamilyLaws(t *testing.T) {
 	})
 }
 
-// varying tells whether the rotary table depends on every length, so that only sequences of one length are computed together.
-func varying(m *Model) bool { return m.Spec.Tables[0].Type == "dynamic" }
-
 func familyPrefillBits(t *testing.T, m *Model, _ string) {
 	sameShapeBits(t, m.be)
-	p := bitsPlan{
+	bitsOfPrefill(t, m, probeStats, bitsPlan{
 		bucket: 24, lengths: [5]int{13, 19, 9, 24, 16},
 		edits: edits(t, "zero:L1H2@question", "temperature=2:L0H1", "zero_planes:L1H3:0@haystack"),
 		other: edits(t, "uniform:L0H0,L1H2", "scale=-3:L0H3"),
-	}
-	if varying(m) {
-		p.lengths = [5]int{20, 20, 20, 20, 20}
-	}
-	bitsOfPrefill(t, m, probeStats, p)
+	})
 }
 
 func familyDecodingBits(t *testing.T, m *Model, _ string) {
 	sameShapeBits(t, m.be)
-	bitsOfDecoding(t, m, 24, func(i int) int {
-		if varying(m) {
-			return 18
-		}
-		return 12 + i
-	})
+	bitsOfDecoding(t, m, 24, func(i int) int { return 12 + i })
 }
 
 func familyConditionBits(t *testing.T, m *Model, _ string) {
@@ -114,12 +102,8 @@ func familyConditionBits(t *testing.T, m *Model, _ string) {
 }
 
 func familyIdentity(t *testing.T, m *Model, _ string) {
-	lengths := []int{13, 24, 9, 20}
-	if varying(m) {
-		lengths = []int{13, 13, 13, 13}
-	}
 	var seqs []sequence
-	for i, n := range lengths {
+	for i, n := range []int{13, 24, 9, 20} {
 		seqs = append(seqs, newSequence(uint64(80+i), n))
 	}
 	identityLaw(t, m, 24, seqs)

@@ -2,9 +2,8 @@ package decoder
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
+	"strings"
 
 	"github.com/gomlx/gomlx/core/tensors"
 )
@@ -124,25 +123,15 @@ func groupJobs(jobs []*job, to int) [][]*job {
 
 // before is equal for conditions whose inputs are equal in the layers before `to`.
 func (c *condition) before(to int) string {
-	var key []byte
+	var key strings.Builder
 	for l := c.first; l < to; l++ {
 		e := c.layers[l]
 		if e == nil {
 			continue
 		}
-		key = binary.LittleEndian.AppendUint32(key, uint32(l))
-		for _, gains := range [][]float32{e.head, e.q} {
-			for _, g := range gains {
-				key = binary.LittleEndian.AppendUint32(key, math.Float32bits(g))
-			}
-		}
-		for _, rows := range [][]int32{e.headRows, e.qRows} {
-			for _, r := range rows {
-				key = binary.LittleEndian.AppendUint32(key, uint32(r))
-			}
-		}
+		fmt.Fprintf(&key, "%d:%s\n", l, e.key)
 	}
-	return string(key)
+	return key.String()
 }
 
 // rowStart is where the rows of conditions start: behind a trunk, or behind a fork of it. Tails have room for capacity rows.
@@ -163,11 +152,7 @@ func (s rowStart) layer() int {
 // run starts a run with the jobs as batch rows: the tails of the layers before layer() are filled.
 func (s rowStart) run(m *Model, jobs []*job) (*cacheRun, error) {
 	b := len(jobs)
-	conds := make([]*condition, b)
-	for i, j := range jobs {
-		conds[i] = j.c
-	}
-	run, err := m.newCacheRun(s.t.kv, repeated(int32(s.t.lo), b), conds, s.capacity)
+	run, err := m.newCacheRun(s.t.kv, repeated(int32(s.t.lo), b), conditionsOf(jobs), s.capacity)
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func TestBestFork(t *testing.T) {
 	set := func(layers ...int) *job {
 		c := &condition{layers: map[int]*layerEdit{}, first: layers[0]}
 		for i, l := range layers {
-			c.layers[l] = &layerEdit{head: []float32{float32(i)}}
+			c.layers[l] = &layerEdit{key: fmt.Sprint(i)}
 		}
 		return &job{c: c}
 	}

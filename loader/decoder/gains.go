@@ -15,6 +15,9 @@ type layerEdit struct {
 	headRows []int32   // [heads, 2]
 	q        []float32 // [heads, planes+1], last = the unrotated dims
 	qRows    []int32   // [heads, 2]
+	variant  variantEdit
+
+	key string // equal for equal edits
 }
 
 // condition is a prompt's edits made ready for the programs.
@@ -22,15 +25,17 @@ type condition struct {
 	layers map[int]*layerEdit
 	first  int // first edited layer, or the number of layers
 	lo     int // first edited row over all edits
+	t      int // the prompt's length
 }
 
 type geometry struct {
 	layers, heads, planes int
+	kv, headDim           int
 	tables                []*rope.Table // by layer, of short passes; nil where a layer does not rotate
 }
 
 func newGeometry(s *loader.Spec) (geometry, error) {
-	g := geometry{layers: s.Layers, heads: s.Heads, planes: s.HeadDim / 2}
+	g := geometry{layers: s.Layers, heads: s.Heads, kv: s.KVHeads, headDim: s.HeadDim, planes: s.HeadDim / 2}
 	for l := range s.Layers {
 		t, err := ropeTable(s, l, passOf(s, 1))
 		if err != nil {
@@ -46,7 +51,7 @@ func newGeometry(s *loader.Spec) (geometry, error) {
 
 // resolve turns edits into gains for a prompt of length t whose question starts at row q0.
 func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
-	c := &condition{layers: map[int]*layerEdit{}, first: g.layers, lo: Forever}
+	c := &condition{layers: map[int]*layerEdit{}, first: g.layers, lo: Forever, t: t}
 	for _, e := range Canonical(edits) {
 		if err := e.Check(); err != nil {
 			return nil, err
@@ -55,7 +60,9 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.lo = min(c.lo, rows.Lo)
+		if c.lo = min(c.lo, rows.Lo); e.Op == OpOwnMean {
+			c.lo = 0 // the mean is over rows from the first on
+		}
 		for _, h := range e.Heads {
 			if h.Layer < 0 || h.Layer >= g.layers || h.Index < 0 || h.Index >= g.heads {
 				return nil, fmt.Errorf("head %s does not exist: the model has layers 0-%d with heads 0-%d", h, g.layers-1, g.heads-1)
@@ -70,7 +77,11 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 				le = g.identity()
 				c.layers[h.Layer] = le
 			}
-			if err := le.apply(e, h.Index, planes, g.planes, rows); err != nil {
+			site := editSite{e, h, planes, rows}
+			if e.Op == OpPatch {
+				site.rows.Hi = min(rows.Hi, t)
+			}
+			if err := g.apply(le, site); err != nil {
 				return nil, fmt.Errorf("head %s: %w", h, err)
 			}
 		}
@@ -123,19 +134,30 @@ func (g geometry) identity() *layerEdit {
 	return le
 }
 
-// apply multiplies one head's gains. Edits of one head and site must agree on their rows: one range a head is what the
-// program takes.
-func (le *layerEdit) apply(e Edit, h int, planes []int, n int, rows Rows) error {
+// editSite is one edit at one head.
+type editSite struct {
+	Edit
+	at     Head
+	planes []int
+	rows   Rows
+}
+
+// apply adds an edit to the inputs of its layer. Edits of one head and input must agree on their rows: one range a head is what the
+// programs take.
+func (g geometry) apply(le *layerEdit, e editSite) error {
+	h := e.at.Index
+	le.key += fmt.Sprintf("%d %s %g %v %v %s %v %d %d;", h, e.Op, e.Value, e.planes, e.rows, e.Table, e.InvFreq, e.Sink, e.Recent)
+	if g.isVariant(e.Op) {
+		return g.applyVariant(&le.variant, e)
+	}
 	span := le.qRows
 	if e.Op == OpZero || e.Op == OpScale {
 		span = le.headRows
 	}
-	want := [2]int32{int32(rows.Lo), int32(rows.Hi)}
-	have := [2]int32{span[2*h], span[2*h+1]}
-	if have != [2]int32{} && have != want {
-		return fmt.Errorf("two edits with different scopes at one site (%v and %v)", have, want)
+	if err := setRows(span, h, e.rows); err != nil {
+		return err
 	}
-	span[2*h], span[2*h+1] = want[0], want[1]
+	n := g.planes
 	q := le.q[h*(n+1) : (h+1)*(n+1)]
 	switch e.Op {
 	case OpZero:
@@ -149,9 +171,31 @@ func (le *layerEdit) apply(e Edit, h int, planes []int, n int, rows Rows) error 
 			q[i] /= float32(e.Value)
 		}
 	case OpZeroPlanes, OpScalePlanes:
-		for _, p := range planes {
+		for _, p := range e.planes {
 			q[p] *= float32(e.Value) // Value is 0 for OpZeroPlanes
 		}
 	}
+	return nil
+}
+
+// CheckEdits reports what edits ask of a model that it does not have, and two edits that cannot act together, for a prompt of t tokens whose
+// question starts at row q0.
+func CheckEdits(s *loader.Spec, edits []Edit, t, q0 int) error {
+	g, err := newGeometry(s)
+	if err != nil {
+		return err
+	}
+	_, err = g.resolve(edits, t, q0)
+	return err
+}
+
+// setRows stores the rows of entry i of spans [n, 2], which other edits may have set already.
+func setRows(spans []int32, i int, rows Rows) error {
+	want := [2]int32{int32(rows.Lo), int32(rows.Hi)}
+	have := [2]int32{spans[2*i], spans[2*i+1]}
+	if have != [2]int32{} && have != want {
+		return fmt.Errorf("two edits with different scopes at one site (%v and %v)", have, want)
+	}
+	spans[2*i], spans[2*i+1] = want[0], want[1]
 	return nil
 }

@@ -72,19 +72,21 @@ func (r *nodeReader) weights(c *blockConfig) layerNodes {
 	return w
 }
 
-// editNodes are the base edit inputs of one layer.
+// editNodes are the edit inputs of one layer: the base ones, and those of the variant where it has them.
 type editNodes struct {
 	head     *Node // [B, H] float32
 	headRows *Node // [B, H, 2] int32, half-open range of absolute positions
 	q        *Node // [B, H, planes+1] float32
 	qRows    *Node // [B, H, 2] int32
+
+	variantNodes
 }
 
-func (r *nodeReader) edits(c *blockConfig) *editNodes {
+func (r *nodeReader) edits(c *blockConfig, v editVariant) *editNodes {
 	if c.plain {
 		return nil
 	}
-	return &editNodes{head: r.next(), headRows: r.next(), q: r.next(), qRows: r.next()}
+	return &editNodes{head: r.next(), headRows: r.next(), q: r.next(), qRows: r.next(), variantNodes: r.variant(v)}
 }
 
 // product is DotGeneral with the result in a's dtype. The Go backend returns wrong numbers for small bfloat16 products whose right
@@ -144,43 +146,6 @@ func (c *blockConfig) joinPlanes(a, b *Node) *Node {
 
 func sliceLast(x *Node, last, from, to int) *Node {
 	return SliceAxis(x, last, AxisRange(from, to))
-}
-
-// inRows is true where lo <= pos < hi: pos [B, R] int32, rows [B, H, 2] int32 -> [B, R, H].
-func inRows(pos, rows *Node) *Node {
-	b, r, h := pos.Shape().Dim(0), pos.Shape().Dim(1), rows.Shape().Dim(1)
-	p := BroadcastToDims(ExpandAxes(pos, 2), b, r, h)
-	lo := BroadcastToDims(Reshape(SliceAxis(rows, 2, AxisRange(0, 1)), b, 1, h), b, r, h)
-	hi := BroadcastToDims(Reshape(SliceAxis(rows, 2, AxisRange(1, 2)), b, 1, h), b, r, h)
-	return LogicalAnd(GreaterOrEqual(p, lo), LessThan(p, hi))
-}
-
-// headGain multiplies each head's output z [B, R, H, D] by its gain where pos is in the head's rows.
-func (e *editNodes) headGain(z, pos *Node) *Node {
-	if e == nil {
-		return z
-	}
-	b, r, h := z.Shape().Dim(0), z.Shape().Dim(1), z.Shape().Dim(2)
-	gain := BroadcastToDims(Reshape(e.head, b, 1, h), b, r, h)
-	gain = Where(inRows(pos, e.headRows), gain, OnesLike(gain))
-	return Mul(z, ExpandAxes(ConvertDType(gain, z.DType()), -1))
-}
-
-// queryGain multiplies the planes of q [B, R, H, D], before rotation, by their gains where pos is in the head's rows.
-func (e *editNodes) queryGain(c *blockConfig, q, pos *Node) *Node {
-	if e == nil {
-		return q
-	}
-	b, r, h := q.Shape().Dim(0), q.Shape().Dim(1), q.Shape().Dim(2)
-	planes := sliceLast(e.q, 2, 0, c.planes())
-	parts := []*Node{c.joinPlanes(planes, planes)}
-	if rest := c.headDim - c.rotary; rest > 0 {
-		parts = append(parts, BroadcastToDims(sliceLast(e.q, 2, c.planes(), c.planes()+1), b, h, rest))
-	}
-	gain := BroadcastToDims(ExpandAxes(Concatenate(parts, 2), 1), b, r, h, c.headDim)
-	on := BroadcastToDims(ExpandAxes(inRows(pos, e.qRows), -1), b, r, h, c.headDim)
-	gain = Where(on, gain, OnesLike(gain))
-	return Mul(q, ConvertDType(gain, q.DType()))
 }
 
 // masked is the score of a hidden key: far below any score, finite so that a row without keys stays a number.

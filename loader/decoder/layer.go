@@ -52,8 +52,12 @@ func (c *blockConfig) attnInput(x *Node, w layerNodes) *Node {
 // project makes queries [B, R, H, D], keys and values [B, KV, R, D] of h [B, R, hidden]: after bias, clipping, norm and, for the
 // queries, their gains; before rotation.
 func (c *blockConfig) project(h *Node, w layerNodes, edits *editNodes, pos *Node) (q, k, v *Node) {
-	q = c.headVectors(c.linear(h, w.q, w.qb), c.heads, w.qNorm)
-	k = c.headVectors(c.linear(h, w.k, w.kb), c.kv, w.kNorm)
+	q, k = c.linear(h, w.q, w.qb), c.linear(h, w.k, w.kb)
+	if edits != nil {
+		q = c.legacyGain(q, pos, edits.legacyQ, edits.legacyQRows)
+		k = c.legacyGain(k, pos, edits.legacyK, edits.legacyKRows)
+	}
+	q, k = c.headVectors(q, c.heads, w.qNorm), c.headVectors(k, c.kv, w.kNorm)
 	v = c.headVectors(c.linear(h, w.v, w.vb), c.kv, nil)
 	return edits.queryGain(c, q, pos), TransposeAllDims(k, 0, 2, 1, 3), TransposeAllDims(v, 0, 2, 1, 3)
 }

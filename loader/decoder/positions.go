@@ -17,7 +17,10 @@ type positionTable struct {
 }
 
 // positionKey says which: of a rotary table of the Spec, for P positions of a pass.
-type positionKey struct{ table, positions, pass int }
+type positionKey struct {
+	table, positions, pass int
+	head                   string // of headTable: the alteration for single heads
+}
 
 // mostTables bounds what is kept on the device where every length has a table of its own.
 const mostTables = 64
@@ -63,17 +66,20 @@ func RopeTable(s *loader.Spec, l, tokens int) (*rope.Table, error) {
 	return ropeTable(s, l, passOf(s, tokens))
 }
 
-// positionsOf returns layer l's tables of positions 0..p-1 for passes of a length.
-func (m *Model) positionsOf(l, p, pass int) (*positionTable, error) {
+// positionsOf returns layer l's tables of positions 0..p-1 for passes of a length; head is nil, or alters them for single heads.
+func (m *Model) positionsOf(l, p, pass int, head *headTable) (*positionTable, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	key := positionKey{m.Spec.Kinds[l].Table, p, pass}
+	key := positionKey{table: m.Spec.Kinds[l].Table, positions: p, pass: pass}
+	if head != nil {
+		key.head = head.key
+	}
 	m.turns++
 	if t := m.tables[key]; t != nil {
 		t.used = m.turns
 		return t, nil
 	}
-	cos, sin, err := m.turnsOf(l, p, pass)
+	cos, sin, err := m.turnsOf(l, p, pass, head)
 	if err != nil {
 		return nil, err
 	}
@@ -118,8 +124,15 @@ func (m *Model) dropTable() {
 
 // turnsOf computes cosines and sines. A layer without rotation has the angle 0 everywhere. Positions that come after a pass with a dynamic
 // table, one by one, each have the table of their own pass.
-func (m *Model) turnsOf(l, p, pass int) (cos, sin []float32, err error) {
-	t, err := ropeTable(m.Spec, l, pass)
+func (m *Model) turnsOf(l, p, pass int, head *headTable) (cos, sin []float32, err error) {
+	tableFor := func(pass int) (*rope.Table, error) {
+		base, err := ropeTable(m.Spec, l, pass)
+		if err != nil {
+			return nil, err
+		}
+		return altered(base, head)
+	}
+	t, err := tableFor(pass)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -133,7 +146,7 @@ func (m *Model) turnsOf(l, p, pass int) (cos, sin []float32, err error) {
 	dynamic := m.Spec.Tables[m.Spec.Kinds[l].Table].Type == "dynamic"
 	for at := range p {
 		if dynamic && at >= pass {
-			if t, err = ropeTable(m.Spec, l, at+1); err != nil {
+			if t, err = tableFor(at + 1); err != nil {
 				return nil, nil, err
 			}
 		}

@@ -17,16 +17,26 @@ import (
 //
 // Results: x [B, R, hidden], tail k and v with the new rows in their slots.
 func (c *blockConfig) rowBlock(args []*Node) []*Node {
+	return c.rowBlockOf(editVariant{rows: true})(args)
+}
+
+// rowBlockOf is rowBlock with the inputs of a variant after the base ones.
+func (c *blockConfig) rowBlockOf(variant editVariant) func([]*Node) []*Node {
+	return func(args []*Node) []*Node { return c.rowLayer(variant, args) }
+}
+
+func (c *blockConfig) rowLayer(variant editVariant, args []*Node) []*Node {
 	in := &nodeReader{args}
 	x, pos, branch, cos, sin, window := in.next(), in.next(), in.next(), in.next(), in.next(), in.next()
 	pk, pv, promptLen := in.next(), in.next(), in.next()
 	tk, tv, tailPos, tailBranch, slot := in.next(), in.next(), in.next(), in.next(), in.next()
-	edits := in.edits(c)
+	edits := in.edits(c, variant)
 	w := in.weights(c)
 
 	b := x.Shape().Dim(0)
 	h := c.attnInput(x, w)
 	q, k, v := c.project(h, w, edits, pos)
+	own := c.turnQueries(edits, q, pos)
 	q = c.rotate(q, ExpandAxes(atPositions(cos, pos), 2), ExpandAxes(atPositions(sin, pos), 2))
 	tk, tv = putRows(tk, k, slot), putRows(tv, v, slot)
 
@@ -42,11 +52,16 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	} else {
 		sp = c.scores(qg, pk)
 	}
-	keyPos := positions(x.Graph(), b, tp)
-	keyPos = Where(LessThan(keyPos, BroadcastToDims(ExpandAxes(promptLen, 1), b, tp)), keyPos, emptySlot(keyPos))
-	sp = mask(sp, visibleKeys(pos, keyPos, window))
+	promptPos := positions(x.Graph(), b, tp)
+	keyPos := Where(LessThan(promptPos, BroadcastToDims(ExpandAxes(promptLen, 1), b, tp)), promptPos, emptySlot(promptPos))
 	tailKey := Where(LessThan(tailPos, ZerosLike(tailPos)), emptySlot(tailPos), tailPos)
-	st := mask(c.scores(qg, tr), LogicalAnd(visibleKeys(pos, tailKey, window), sameBranch(branch, tailBranch)))
+	st := c.scores(qg, tr)
+	if own != nil {
+		sp = c.headScores(edits, sp, own, c.turnKeys(edits, edits.rawPrompt, promptPos), pos)
+		st = c.headScores(edits, st, own, c.turnKeys(edits, tk, filled), pos)
+	}
+	sp = edits.stream(mask(sp, visibleKeys(pos, keyPos, window)), pos, keyPos)
+	st = edits.stream(mask(st, LogicalAnd(visibleKeys(pos, tailKey, window), sameBranch(branch, tailBranch))), pos, tailKey)
 
 	pp, pt := softmaxOf2(sp, st)
 	var z *Node
@@ -55,7 +70,7 @@ func (c *blockConfig) rowBlock(args []*Node) []*Node {
 	} else {
 		z = c.weigh(pp, pv)
 	}
-	z = edits.headGain(c.ungroupHeads(Add(z, c.weigh(pt, tv))), pos)
+	z, _ = edits.headOutput(c.ungroupHeads(Add(z, c.weigh(pt, tv))), pos)
 	return []*Node{c.layerOutput(x, h, z, w), tk, tv}
 }
 

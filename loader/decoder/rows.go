@@ -12,7 +12,7 @@ import (
 // are conditions of one prompt, or pairs of prompt and condition with a cache each.
 type cacheRun struct {
 	m         *Model
-	prompt    []kvPair     // by layer, [1 or B, KV, Tp, D], k after rotation; not owned
+	cache     *promptCache // [1 or B, KV, Tp, D] by layer; not owned
 	promptLen []int32      // [B], prompt keys that count
 	conds     []*condition // [B]
 	tp        int
@@ -31,7 +31,7 @@ type cacheRun struct {
 
 // newCacheRun prepares a run of up to `rows` new rows over the given cache.
 func (m *Model) newCacheRun(prompt *promptCache, promptLen []int32, conds []*condition, rows int) (*cacheRun, error) {
-	r := &cacheRun{m: m, prompt: prompt.kv, promptLen: promptLen, conds: conds, pass: prompt.pass, capacity: tailBucket(rows)}
+	r := &cacheRun{m: m, cache: prompt, promptLen: promptLen, conds: conds, pass: prompt.pass, capacity: tailBucket(rows)}
 	r.tp = prompt.kv[0].k.Shape().Dim(2)
 	layers, b := m.Spec.Layers, len(conds)
 	r.tail = make([]kvPair, layers)
@@ -47,7 +47,8 @@ func (m *Model) newCacheRun(prompt *promptCache, promptLen []int32, conds []*con
 	r.empty = kvPair{t, t}
 	r.edits, r.owned = make([]*editTensors, layers), make([]bool, layers)
 	for l := range layers {
-		if r.edits[l], r.owned[l], err = m.layerEdits(l, conds); err != nil {
+		span := editSpan{positions: r.tp + r.capacity, pass: r.pass, rows: true}
+		if r.edits[l], r.owned[l], err = m.layerEdits(l, conds, span); err != nil {
 			r.free()
 			return nil, err
 		}
@@ -178,11 +179,18 @@ func (r *cacheRun) upload(pos, branch []int32, bucket int) (*rowInputs, error) {
 // layer runs one layer of a step; it consumes x.
 func (r *cacheRun) layer(l int, x *tensors.Tensor, in *rowInputs) (*tensors.Tensor, error) {
 	defer free(x)
-	prog, err := r.m.program("rows", r.m.cfg.rowBlock)
+	edits := r.edits[l]
+	prog, err := r.m.program(fmt.Sprintf("rows_%v", edits.variant), r.m.cfg.rowBlockOf(editVariant{edits.variant.kinds, edits.variant.tables, true}))
 	if err != nil {
 		return nil, err
 	}
-	table, err := r.m.positionsOf(l, r.tp+r.capacity, r.pass)
+	var raw *tensors.Tensor
+	if edits.variant.kinds&kindTable != 0 {
+		if raw, err = r.cache.rawKeys(r.m, l); err != nil {
+			return nil, err
+		}
+	}
+	table, err := r.m.positionsOf(l, r.tp+r.capacity, r.pass, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -200,10 +208,10 @@ func (r *cacheRun) layer(l int, x *tensors.Tensor, in *rowInputs) (*tensors.Tens
 		tail = r.empty
 	}
 	args := []any{
-		x, in.pos, in.branch, table.cos, table.sin, window, r.prompt[l].k, r.prompt[l].v, in.promptLen,
+		x, in.pos, in.branch, table.cos, table.sin, window, r.cache.kv[l].k, r.cache.kv[l].v, in.promptLen,
 		tail.k, tail.v, in.tailPos, in.tailBranch, in.slot,
 	}
-	args = append(append(args, r.edits[l].args()...), w...)
+	args = append(append(args, edits.args(raw)...), w...)
 	out, err := call(prog, args...)
 	if err != nil {
 		return nil, err
@@ -318,6 +326,40 @@ type promptCache struct {
 	kv         []kvPair
 	pass       int  // of passOf
 	keepValues bool // the values belong to the unit they were taken from
+
+	rows []cacheRow              // what was stacked
+	raw  map[int]*tensors.Tensor // by layer, keys before rotation; owned unless keepValues
+}
+
+// rawKeys are layer l's keys before rotation, for heads that turn them by a table of their own.
+func (c *promptCache) rawKeys(m *Model, l int) (*tensors.Tensor, error) {
+	if c.keepValues {
+		return c.rows[0].u.layerKV(l).k, nil
+	}
+	if t := c.raw[l]; t != nil {
+		return t, nil
+	}
+	prog, err := m.program("stack", stackOnly)
+	if err != nil {
+		return nil, err
+	}
+	var args []any
+	var index []*tensors.Tensor
+	defer func() { free(index...) }()
+	for _, r := range c.rows {
+		i, err := m.be.ints([]int32{int32(r.i)}, 1, 1)
+		if err != nil {
+			return nil, err
+		}
+		index = append(index, i)
+		args = append(args, r.u.layerKV(l).k, i)
+	}
+	out, err := call(prog, args...)
+	if err != nil {
+		return nil, err
+	}
+	c.raw[l] = out[0]
+	return out[0], nil
 }
 
 func (c *promptCache) free() {
@@ -327,7 +369,10 @@ func (c *promptCache) free() {
 			free(p.v)
 		}
 	}
-	c.kv = nil
+	for _, t := range c.raw {
+		free(t)
+	}
+	c.kv, c.raw = nil, nil
 }
 
 // stack brings the caches of several sequences, all of one bucket and with the same rotary tables, into one batch, and rotates the keys: units keep them before
@@ -350,9 +395,9 @@ func (m *Model) stack(rows []cacheRow) (*promptCache, error) {
 		}
 		index = append(index, t)
 	}
-	c := &promptCache{kv: make([]kvPair, m.Spec.Layers), pass: rows[0].u.pass, keepValues: len(rows) == 1 && rows[0].u.b() == 1}
+	c := &promptCache{kv: make([]kvPair, m.Spec.Layers), pass: rows[0].u.pass, rows: rows, raw: map[int]*tensors.Tensor{}, keepValues: len(rows) == 1 && rows[0].u.b() == 1}
 	for l := range m.Spec.Layers {
-		table, err := m.positionsOf(l, rows[0].u.t, c.pass)
+		table, err := m.positionsOf(l, rows[0].u.t, c.pass, nil)
 		if err != nil {
 			c.free()
 			return nil, err

@@ -56,6 +56,9 @@ func (m *Model) ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 			}
 			jobs[i] = append(jobs[i], &job{prompt: i, cond: j, p: p, c: rc, reply: &Reply{}, scoreOnly: c.ScoreOnly})
 		}
+		if err := m.fillDonors(ctx, p, conditionsOf(jobs[i])); err != nil {
+			return fmt.Errorf("prompt %d: %w", i, err)
+		}
 	}
 	wait := waiting{decode: m.decodeBatch}
 	defer wait.free()
@@ -83,6 +86,14 @@ func (m *Model) ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 		}
 	}
 	return nil
+}
+
+func conditionsOf(js []*job) []*condition {
+	out := make([]*condition, len(js))
+	for i, j := range js {
+		out[i] = j.c
+	}
+	return out
 }
 
 // finished tells whether all replies to a prompt are complete.

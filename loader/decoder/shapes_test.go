@@ -169,7 +169,7 @@ func plainWalk(t *testing.T, m *Model, block *graph.Exec, u *unit) []float32 {
 		t.Fatal(err)
 	}
 	for l := range m.Spec.Layers {
-		table, err := m.positionsOf(l, u.t, u.pass)
+		table, err := m.positionsOf(l, u.t, u.pass, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 		t.Fatal(err)
 	}
 	defer free(x)
-	table, err := m.positionsOf(0, run.tp+run.capacity, run.pass)
+	table, err := m.positionsOf(0, run.tp+run.capacity, run.pass, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 		run.empty.k, run.empty.v, in.tailPos, in.tailBranch, in.slot,
 	}
 	if !cfg.plain {
-		args = append(args, run.edits[0].args()...)
+		args = append(args, run.edits[0].args(nil)...)
 	}
 	w, err := m.weights.acquire(0)
 	if err != nil {

@@ -42,6 +42,9 @@ func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptio
 	if err != nil {
 		return nil, err
 	}
+	if err := m.fillDonors(ctx, p, []*condition{c}); err != nil {
+		return nil, err
+	}
 	ids := append(append([]int32(nil), p.IDs...), p.Answer...)
 	if err := o.check(len(ids), m.Spec.Layers); err != nil {
 		return nil, err

@@ -206,15 +206,7 @@ func (m *Model) embedRows(ids [][]int32, t int) (*tensors.Tensor, error) {
 
 // stepUnit runs layer l on residual x. The unit owns x when own is set: it is donated, or freed when it cannot be.
 func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) error {
-	variant := blockVariant{taps: u.taps[l]}
-	if u.probe != nil {
-		variant.probe = u.probe.mode
-	}
-	prog, err := m.program(fmt.Sprintf("block_probe%d_taps%t", variant.probe, variant.taps), m.cfg.prefillBlock(variant))
-	if err != nil {
-		return err
-	}
-	table, err := m.positionsOf(l, u.t, u.pass)
+	table, err := m.positionsOf(l, u.t, u.pass, nil)
 	if err != nil {
 		return err
 	}
@@ -222,12 +214,20 @@ func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) e
 	if err != nil {
 		return err
 	}
-	edits, owned, err := m.layerEdits(l, u.conds)
+	edits, owned, err := m.layerEdits(l, u.conds, editSpan{positions: u.t, pass: u.pass})
 	if err != nil {
 		return err
 	}
 	if owned {
 		defer edits.free()
+	}
+	variant := blockVariant{taps: u.taps[l], edits: edits.variant}
+	if u.probe != nil {
+		variant.probe = u.probe.mode
+	}
+	prog, err := m.program(fmt.Sprintf("block_probe%d_taps%t_%v", variant.probe, variant.taps, variant.edits), m.cfg.prefillBlock(variant))
+	if err != nil {
+		return err
 	}
 	var first any = x
 	if own && !x.IsShared() {
@@ -235,7 +235,7 @@ func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) e
 			return err
 		}
 	}
-	args := append([]any{first, table.cos, table.sin, window}, edits.args()...)
+	args := append([]any{first, table.cos, table.sin, window}, edits.args(nil)...)
 	if u.probe != nil {
 		args = append(args, u.probe.rowsT)
 		if u.probe.mode == probeStats {
@@ -312,10 +312,18 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		if t.residual, err = floatsOf(u.x); err != nil {
 			return err
 		}
+		rest = rest[4:]
 		if u.tapped == nil {
 			u.tapped = map[int]tapOutput{}
 		}
 		u.tapped[l] = t
+	}
+	if variant.edits.kinds&kindDonor != 0 {
+		means, err := floatsOf(rest[0])
+		if err != nil {
+			return err
+		}
+		m.takeMeans(l, u.conds, means)
 	}
 	if u.rows != nil {
 		return m.keepHidden(l, u)

@@ -134,7 +134,8 @@ func (m *bpe) addCharacters(s string, sc *scratch) {
 		case ok:
 			flush()
 			sc.add(id, int32(n))
-		case m.byteFallback:
+		case m.byteFallback && !m.lacksByte(s[i:i+n]):
+			// An unknown token that is still pending comes after these bytes, as in the reference.
 			for k := range n {
 				sc.add(m.bytes[s[i+k]], 1)
 			}

@@ -8,35 +8,47 @@ import (
 	"strconv"
 )
 
-// configJSON is what is read of a tokenizer_config.json.
+// configJSON is what is read of a tokenizer_config.json. Its add_bos_token and add_eos_token are left out on purpose: beside a
+// tokenizer.json, transformers 5 goes by the post-processor of that file alone.
 type configJSON struct {
-	BOS          tokenName             `json:"bos_token"`
-	EOS          tokenName             `json:"eos_token"`
-	PAD          tokenName             `json:"pad_token"`
-	AddBOS       *bool                 `json:"add_bos_token"`
-	AddEOS       *bool                 `json:"add_eos_token"`
+	BOS          namedToken            `json:"bos_token"`
+	EOS          namedToken            `json:"eos_token"`
+	PAD          namedToken            `json:"pad_token"`
+	UNK          namedToken            `json:"unk_token"`
+	SEP          namedToken            `json:"sep_token"`
+	CLS          namedToken            `json:"cls_token"`
+	MASK         namedToken            `json:"mask_token"`
 	ChatTemplate chatTemplate          `json:"chat_template"`
 	Added        map[string]AddedToken `json:"added_tokens_decoder"`
 }
 
-// tokenName is a token given as a string, as an object with its content, or not at all.
-type tokenName string
+// namedToken is a token given as a string, as an object with its content, or not at all (Content is "" then).
+type namedToken AddedToken
 
-func (n *tokenName) UnmarshalJSON(data []byte) error {
+func (n *namedToken) UnmarshalJSON(data []byte) error {
 	if isNull(data) {
 		return nil
 	}
+	n.Special = true
 	if data[0] == '"' {
-		return json.Unmarshal(data, (*string)(n))
+		return json.Unmarshal(data, &n.Content)
 	}
-	var v struct{ Content *string }
+	var v struct {
+		Content                 *string
+		LStrip, RStrip, Special bool
+		SingleWord              bool `json:"single_word"`
+		Normalized              *bool
+	}
 	if err := json.Unmarshal(data, &v); err != nil {
 		return err
 	}
 	if v.Content == nil {
 		return fmt.Errorf("token: got %.40s, want a string or an object with content", data)
 	}
-	*n = tokenName(*v.Content)
+	*n = namedToken{Content: *v.Content, LStrip: v.LStrip, RStrip: v.RStrip, SingleWord: v.SingleWord, Normalized: !v.Special, Special: true}
+	if v.Normalized != nil {
+		n.Normalized = *v.Normalized
+	}
 	return nil
 }
 
@@ -101,32 +113,16 @@ func (c *configJSON) mergeAdded(tokens []AddedToken) ([]AddedToken, error) {
 	return append(tokens, extra...), nil
 }
 
-// addSpecial applies add_bos_token and add_eos_token, where present, to what the post-processor adds.
-func (c *configJSON) addSpecial(t *Tokenizer) error {
-	if c.AddBOS != nil {
-		id, known := t.ID(t.bos)
-		has := known && len(t.post.prefix) > 0 && t.post.prefix[0] == id
-		switch {
-		case *c.AddBOS && !known:
-			return fmt.Errorf("add_bos_token: bos_token %q is not in the vocabulary", t.bos)
-		case *c.AddBOS && !has:
-			t.post.prefix = slices.Insert(t.post.prefix, 0, id)
-		case !*c.AddBOS && has:
-			t.post.prefix = t.post.prefix[1:]
+// mergeNamed adds the special tokens that have names and are in the vocabulary but not among the added tokens: as in HF, they are looked
+// for in the text. Those that are no tokens at all would need rows of the embedding that are not there, and are left out.
+func (c *configJSON) mergeNamed(tokens []AddedToken, vocab map[string]int32) []AddedToken {
+	for _, n := range []namedToken{c.BOS, c.EOS, c.UNK, c.SEP, c.PAD, c.CLS, c.MASK} {
+		id, known := vocab[n.Content]
+		if !known || slices.ContainsFunc(tokens, func(a AddedToken) bool { return a.Content == n.Content }) {
+			continue
 		}
+		n.ID = id
+		tokens = append(tokens, AddedToken(n))
 	}
-	if c.AddEOS != nil {
-		id, known := t.ID(t.eos)
-		n := len(t.post.suffix)
-		has := known && n > 0 && t.post.suffix[n-1] == id
-		switch {
-		case *c.AddEOS && !known:
-			return fmt.Errorf("add_eos_token: eos_token %q is not in the vocabulary", t.eos)
-		case *c.AddEOS && !has:
-			t.post.suffix = append(t.post.suffix, id)
-		case !*c.AddEOS && has:
-			t.post.suffix = t.post.suffix[:n-1]
-		}
-	}
-	return nil
+	return tokens
 }

@@ -26,6 +26,17 @@
 //	}
 //	lo, hi, ok := enc.TokenSpan(12, 17) // tokens whose text overlaps "HBRPO"
 //
+// # Chat templates
+//
+// [Tokenizer.Chat] writes a conversation in the checkpoint's template, as transformers' apply_chat_template does. The expressions are run
+// by github.com/ardanlabs/jinja; white space is trimmed here. The template writes BOS itself: its result is encoded without AddSpecial.
+// Where Jinja stops at an undefined value, as in templates that cannot do without tools, the library may go on with nothing.
+//
+// # BOS
+//
+// Options.AddSpecial adds what the post-processor of tokenizer.json adds. The add_bos_token and add_eos_token of tokenizer_config.json
+// change nothing, as in transformers 5; transformers 4 let them change the post-processor of some tokenizer classes.
+//
 // # Place in the map
 //
 // Below loader, which opens it with a checkpoint; imports no other package of this module. Prompts are encoded whole and

@@ -31,7 +31,6 @@ var malformed = []struct {
 	{name: "word prefix", model: obj{"continuing_subword_prefix": "##"}, want: "continuing_subword_prefix", unsupported: true},
 	{name: "word suffix", model: obj{"end_of_word_suffix": "</w>"}, want: "end_of_word_suffix", unsupported: true},
 	{name: "unk out of vocab", model: obj{"unk_token": "<nope>"}, want: `unk_token "<nope>"`},
-	{name: "byte fallback without bytes", top: obj{"pre_tokenizer": nil}, model: obj{"byte_fallback": true}, want: "byte_fallback: got 0"},
 	{name: "byte fallback and byte level", model: obj{"byte_fallback": true}, want: "byte_fallback", unsupported: true},
 	{name: "merge left out of vocab", model: obj{"merges": []any{"ж a"}}, want: `merge 0 ("ж", "a"): "ж" is not in the vocabulary`},
 	{name: "merge right out of vocab", model: obj{"merges": []any{"Ġ a", "a ж"}}, want: `merge 1 ("a", "ж"): "ж" is not in the vocabulary`},
@@ -91,6 +90,10 @@ func TestMalformed(t *testing.T) {
 			}
 		})
 	}
+	const twice = `{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "a": 2}, "merges": []}}`
+	if _, err := Parse([]byte(twice), nil); err == nil || !strings.Contains(err.Error(), `vocab: "a": got it twice`) {
+		t.Errorf("token twice: got error %v", err)
+	}
 	for _, data := range []string{"", "{", "[]", "null", `"x"`, `{"model": 3}`, `{"added_tokens": {}}`} {
 		if _, err := Parse([]byte(data), nil); err == nil {
 			t.Errorf("%q: got no error", data)
@@ -98,52 +101,49 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-func TestConfig(t *testing.T) {
-	llama, err := os.ReadFile("testdata/tiny/tiny_llama2.tokenizer.json")
-	if err != nil {
-		t.Fatal(err)
+// TestGoldenConfig compares what tokenizer_config.json changes with transformers: nothing about BOS and EOS.
+func TestGoldenConfig(t *testing.T) {
+	var cases []struct {
+		Base, Text, Skip string
+		Config           json.RawMessage
+		IDs              []int32
+		IDsSpecial       []int32 `json:"ids_special"`
+		Offsets          [][2]int
 	}
-	const names = `"bos_token": {"__type": "AddedToken", "content": "<s>", "lstrip": false}, "eos_token": "</s>", "pad_token": null`
-	hello := encode(t, tiny(t, "llama2"), "hello", Options{}).IDs
-	for _, c := range []struct {
-		name, config string
-		ids          []int32 // of "hello" with AddSpecial
-	}{
-		{"empty", "", slices.Concat([]int32{1}, hello)},
-		{"names only", "{" + names + "}", slices.Concat([]int32{1}, hello)},
-		{"add both", "{" + names + `, "add_bos_token": true, "add_eos_token": true}`, slices.Concat([]int32{1}, hello, []int32{2})},
-		{"add none", "{" + names + `, "add_bos_token": false, "add_eos_token": false}`, hello},
-	} {
-		tok, err := Parse(llama, []byte(c.config))
+	readJSON(t, "testdata/config.json", &cases)
+	if len(cases) != 11 {
+		t.Errorf("got %d cases, want 11", len(cases))
+	}
+	for _, c := range cases {
+		tok, err := Parse([]byte(readFile(t, "testdata/tiny/"+c.Base+".tokenizer.json")), c.Config)
 		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: %v", c.Config, err)
 			continue
 		}
-		if got := encode(t, tok, "hello", Options{AddSpecial: true}).IDs; !slices.Equal(got, c.ids) {
-			t.Errorf("%s: got ids %v, want %v", c.name, got, c.ids)
+		if got := encode(t, tok, c.Text, Options{}).IDs; !slices.Equal(got, c.IDs) {
+			t.Errorf("%s: got ids %v, want %v", c.Config, got, c.IDs)
 		}
-		if got := encode(t, tok, "hello", Options{}).IDs; !slices.Equal(got, hello) {
-			t.Errorf("%s: got ids %v without special tokens, want %v", c.name, got, hello)
+		e := encode(t, tok, c.Text, Options{AddSpecial: true})
+		if !slices.Equal(e.IDs, c.IDsSpecial) || !slices.Equal(e.RuneOffsets(), c.Offsets) {
+			t.Errorf("%s: with special tokens: got ids %v, offsets %v, want %v, %v", c.Config, e.IDs, e.RuneOffsets(), c.IDsSpecial, c.Offsets)
 		}
-		if got, want := tok.AddsSpecial(), len(c.ids) > len(hello); got != want {
-			t.Errorf("%s: got AddsSpecial %v, want %v", c.name, got, want)
-		}
-		if c.config != "" && (tok.BOS() != "<s>" || tok.EOS() != "</s>" || tok.PAD() != "") {
-			t.Errorf("%s: got BOS %q, EOS %q, PAD %q", c.name, tok.BOS(), tok.EOS(), tok.PAD())
+		if got := tok.Decode(e.IDs, true); got != c.Skip {
+			t.Errorf("%s: got %q without special tokens, want %q", c.Config, got, c.Skip)
 		}
 	}
-	// A chat template prints BOS itself: encoded without AddSpecial there is one, with it there are two, as in HF.
-	tok, _ := Parse(llama, nil)
-	if got := encode(t, tok, "<s>hello", Options{}).IDs; got[0] != 1 || got[1] == 1 {
-		t.Errorf("<s>hello: got ids %v, want one BOS", got)
+}
+
+func TestConfig(t *testing.T) {
+	llama := []byte(readFile(t, "testdata/tiny/tiny_llama2.tokenizer.json"))
+	tok, err := Parse(llama, []byte(`{"bos_token": {"__type": "AddedToken", "content": "<s>", "lstrip": false}, "eos_token": "</s>", "pad_token": null}`))
+	if err != nil || tok.BOS() != "<s>" || tok.EOS() != "</s>" || tok.PAD() != "" || !tok.AddsSpecial() {
+		t.Errorf("got BOS %q, EOS %q, PAD %q, AddsSpecial %v, %v", tok.BOS(), tok.EOS(), tok.PAD(), tok.AddsSpecial(), err)
 	}
 	for config, want := range map[string]string{
-		`{"add_bos_token": true}`:                      "add_bos_token",
-		`{"add_eos_token": true, "eos_token": "<no>"}`: "add_eos_token",
-		`{"bos_token": 3}`:                             "tokenizer_config.json",
-		`{"bos_token": {}}`:                            "want a string or an object with content",
-		`{"chat_template": 3}`:                         "chat_template",
-		`{`:                                            "tokenizer_config.json",
+		`{"bos_token": 3}`:     "tokenizer_config.json",
+		`{"bos_token": {}}`:    "want a string or an object with content",
+		`{"chat_template": 3}`: "chat_template",
+		`{`:                    "tokenizer_config.json",
 		`{"added_tokens_decoder": {"x": {"content": "<x>"}}}`: "added_tokens_decoder",
 		`{"added_tokens_decoder": {"5": {"content": "<s>"}}}`: `"<s>": got id 5, want 1`,
 	} {

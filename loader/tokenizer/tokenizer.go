@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/ardanlabs/jinja"
 )
 
 // Tokenizer is a tokenizer.json ready to run. It does not change after Load and is safe for concurrent use.
@@ -29,7 +31,9 @@ type Tokenizer struct {
 	names         []string // token of each id, "" where known is false
 	known         []bool
 	bos, eos, pad string
+	unk           string
 	template      string
+	chat          func() (*jinja.Template, error) // of template, once
 	sha256        string
 	pool          sync.Pool // of *scratch
 }
@@ -86,7 +90,8 @@ func Parse(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err := json.Unmarshal(tokenizerJSON, &f); err != nil {
 		return nil, fmt.Errorf("%s: %w", tokenizerFile, err)
 	}
-	t := &Tokenizer{bos: string(cfg.BOS), eos: string(cfg.EOS), pad: string(cfg.PAD), template: string(cfg.ChatTemplate)}
+	t := &Tokenizer{bos: cfg.BOS.Content, eos: cfg.EOS.Content, pad: cfg.PAD.Content, unk: cfg.UNK.Content, template: string(cfg.ChatTemplate)}
+	t.chat = sync.OnceValues(t.compileChat)
 	t.pool.New = func() any { return newScratch() }
 	if err := t.build(&f); err != nil {
 		return nil, fmt.Errorf("%s: %w", tokenizerFile, err)
@@ -95,11 +100,8 @@ func Parse(tokenizerJSON, config []byte) (*Tokenizer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", configFile, err)
 	}
-	if err := t.setAdded(added); err != nil {
+	if err := t.setAdded(cfg.mergeNamed(added, t.model.vocab)); err != nil {
 		return nil, fmt.Errorf("%s: added_tokens: %w", tokenizerFile, err)
-	}
-	if err := cfg.addSpecial(t); err != nil {
-		return nil, fmt.Errorf("%s: %w", configFile, err)
 	}
 	for _, id := range slices.Concat(t.post.prefix, t.post.suffix) {
 		if _, ok := t.Token(id); !ok {

@@ -25,7 +25,7 @@ func (v *vocabJSON) UnmarshalJSON(data []byte) error {
 	v.isMap = true
 	v.ids = make(map[string]int32, len(data)/16)
 	f := flat{data: string(data), pos: 1}
-	for f.more() {
+	for count := 1; f.more(); count++ {
 		key, err := f.string()
 		if err != nil {
 			return err
@@ -35,7 +35,9 @@ func (v *vocabJSON) UnmarshalJSON(data []byte) error {
 		if err != nil || id < 0 {
 			return fmt.Errorf("vocab: %q: got id %.40s, want a number of 0 or more", key, word)
 		}
-		v.ids[key] = int32(id)
+		if v.ids[key] = int32(id); len(v.ids) < count {
+			return fmt.Errorf("vocab: %q: got it twice", key)
+		}
 	}
 	return nil
 }
@@ -77,10 +79,16 @@ type flat struct {
 
 // more skips separators and says whether a value follows before the closing bracket.
 func (f *flat) more() bool {
-	for f.pos < len(f.data) && strings.IndexByte(" \t\r\n,:", f.data[f.pos]) >= 0 {
-		f.pos++
+	for ; f.pos < len(f.data); f.pos++ {
+		switch f.data[f.pos] {
+		case ' ', '\t', '\r', '\n', ',', ':':
+		case '}', ']':
+			return false
+		default:
+			return true
+		}
 	}
-	return f.pos < len(f.data) && f.data[f.pos] != '}' && f.data[f.pos] != ']'
+	return false
 }
 
 // string reads a string value.

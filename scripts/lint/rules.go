@@ -57,6 +57,7 @@ var dependencies = []dependency{
 	{path: "github.com/gomlx/go-xla/compute/xla/autoinstall", ban: "it downloads a plugin by itself"},
 	{path: "github.com/gomlx/go-huggingface", rooms: []string{"loader/hub"}},
 	{path: "github.com/nlpodyssey/gotokenizers", rooms: []string{"loader/tokenizer"}},
+	{path: "github.com/ardanlabs/jinja", rooms: []string{"loader/tokenizer"}},
 	{path: "github.com/dlclark/regexp2", rooms: []string{"loader/tokenizer"}},
 	{path: "golang.org/x/text", rooms: []string{"loader/tokenizer"}},
 	{path: "github.com/edsrzf/mmap-go", rooms: []string{"loader/safetensors", "loader/gguf"}},

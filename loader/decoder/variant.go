@@ -1,0 +1,204 @@
+package decoder
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// editKinds says which inputs beyond the base ones a layer's program takes.
+type editKinds uint8
+
+const (
+	kindTable     editKinds = 1 << iota // another rotary table for single heads
+	kindLegacy                          // gains on the outputs of q_proj and k_proj
+	kindDonor                           // given head outputs
+	kindStreaming                       // sink and recent keys only
+)
+
+// variantEdit holds one layer's inputs of those kinds for one sequence; slices are nil, or as long as said.
+type variantEdit struct {
+	tables    []*headTable // [heads], nil = the layer's own
+	tableRows []int32      // [heads, 2]
+
+	legacyQ, legacyK         []float32 // [heads, planes+1], [kv, planes+1]
+	legacyQRows, legacyKRows []int32   // [heads, 2], [kv, 2]
+
+	donors    []*headDonor // [heads]
+	donorRows []int32      // [heads, 2]
+
+	sink, recent []int32 // [heads]
+	streamRows   []int32 // [heads, 2]
+}
+
+// headDonor is what a head puts out in place of its own.
+type headDonor struct {
+	own     bool      // the mean over the prompt's rows, which the pass finds out and stores in vectors
+	vectors []float32 // [n, headDim], for the rows from `first` on; the last one stands for all later ones
+	first   int32
+}
+
+func (v *variantEdit) kinds() editKinds {
+	var k editKinds
+	if v.tables != nil {
+		k |= kindTable
+	}
+	if v.legacyQ != nil {
+		k |= kindLegacy
+	}
+	if v.donors != nil {
+		k |= kindDonor
+	}
+	if v.sink != nil {
+		k |= kindStreaming
+	}
+	return k
+}
+
+func (g geometry) isVariant(o Op) bool {
+	return slices.Contains([]Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpPatch, OpStreaming}, o)
+}
+
+// applyVariant adds an edit of those kinds.
+func (g geometry) applyVariant(v *variantEdit, e editSite) error {
+	h := e.at.Index
+	switch e.Op {
+	case OpFreeze, OpSwap:
+		if g.tables[e.at.Layer] == nil {
+			return fmt.Errorf("%s: the layer does not rotate", e.Op)
+		}
+		if v.tables == nil {
+			v.tables, v.tableRows = make([]*headTable, g.heads), make([]int32, 2*g.heads)
+		}
+		if err := setRows(v.tableRows, h, e.rows); err != nil {
+			return err
+		}
+		return v.alter(h, e, g.planes)
+	case OpLegacy:
+		return g.applyLegacy(v, e)
+	case OpOwnMean, OpPatch:
+		if v.donors == nil {
+			v.donors, v.donorRows = make([]*headDonor, g.heads), make([]int32, 2*g.heads)
+		}
+		if v.donors[h] != nil {
+			return fmt.Errorf("two edits give the head its output")
+		}
+		v.donors[h] = &headDonor{own: e.Op == OpOwnMean, vectors: make([]float32, g.headDim)}
+		return setRows(v.donorRows, h, e.rows)
+	default: // OpStreaming
+		if v.sink == nil {
+			v.sink, v.recent, v.streamRows = make([]int32, g.heads), make([]int32, g.heads), make([]int32, 2*g.heads)
+		}
+		if v.recent[h] != 0 {
+			return fmt.Errorf("two edits restrict the head's keys")
+		}
+		v.sink[h], v.recent[h] = int32(e.Sink), int32(e.Recent)
+		return setRows(v.streamRows, h, e.rows)
+	}
+}
+
+// alter adds a freeze or a swap to head h's table.
+func (v *variantEdit) alter(h int, e editSite, planes int) error {
+	t := v.tables[h]
+	if t == nil {
+		t = &headTable{}
+		v.tables[h] = t
+	}
+	t.key += fmt.Sprintf("%s %s %v %v;", e.Op, e.Table, e.InvFreq, e.planes)
+	if e.Op == OpFreeze {
+		t.frozen = append(t.frozen, e.planes...)
+		return nil
+	}
+	if t.swap != nil || t.exact != nil {
+		return fmt.Errorf("two edits give the head its table")
+	}
+	if len(e.InvFreq) > 0 {
+		if len(e.InvFreq) != planes {
+			return fmt.Errorf("table %s of %d frequencies: the model rotates %d planes", e.Table, len(e.InvFreq), planes)
+		}
+		t.exact = e.InvFreq
+		return nil
+	}
+	rule, err := ParseTable(e.Table)
+	t.swap = &rule
+	return err
+}
+
+func (g geometry) applyLegacy(v *variantEdit, e editSite) error {
+	width := g.planes + 1
+	if v.legacyQ == nil {
+		v.legacyQ, v.legacyK = ones(g.heads*width), ones(g.kv*width)
+		v.legacyQRows, v.legacyKRows = make([]int32, 2*g.heads), make([]int32, 2*g.kv)
+	}
+	h := e.at.Index
+	group := h / (g.heads / g.kv)
+	if err := setRows(v.legacyQRows, h, e.rows); err != nil {
+		return err
+	}
+	if err := setRows(v.legacyKRows, group, e.rows); err != nil {
+		return err
+	}
+	for _, p := range e.planes {
+		v.legacyQ[h*width+p], v.legacyK[group*width+p] = 0, 0
+	}
+	return nil
+}
+
+func ones(n int) []float32 {
+	out := make([]float32, n)
+	for i := range out {
+		out[i] = 1
+	}
+	return out
+}
+
+// needsDonor lists the layers in which the condition takes head outputs from the prompt's donor.
+func (c *condition) needsDonor() []int {
+	var out []int
+	for l, e := range c.layers {
+		if slices.ContainsFunc(e.variant.donors, func(d *headDonor) bool { return d != nil && !d.own }) {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// fillDonors runs the donors of the prompts that some condition takes head outputs from, and hands these out.
+func (m *Model) fillDonors(ctx context.Context, p *Prompt, conds []*condition) error {
+	var layers []int
+	for _, c := range conds {
+		layers = append(layers, c.needsDonor()...)
+	}
+	if len(layers) == 0 {
+		return nil
+	}
+	slices.Sort(layers)
+	if len(p.Donor) == 0 {
+		return fmt.Errorf("edit patch: the prompt has no donor")
+	}
+	tr, err := m.Trace(ctx, &Prompt{IDs: p.Donor}, nil, TraceOptions{Hidden: -1, QK: slices.Compact(layers)})
+	if err != nil {
+		return fmt.Errorf("donor: %w", err)
+	}
+	shift := len(p.Donor) - p.scopeLength()
+	for _, c := range conds {
+		for _, l := range c.needsDonor() {
+			v := &c.layers[l].variant
+			for h, d := range v.donors {
+				if d == nil || d.own {
+					continue
+				}
+				from, to := int(v.donorRows[2*h]), int(v.donorRows[2*h+1])
+				if from+shift < 0 {
+					return fmt.Errorf("edit patch: the donor of %d tokens has no row for row %d of %d", len(p.Donor), from, p.scopeLength())
+				}
+				d.first, d.vectors = int32(from), nil
+				width := m.cfg.heads * m.cfg.headDim
+				for r := from + shift; r < to+shift; r++ {
+					d.vectors = append(d.vectors, tr.QK[l].Z[r*width+h*m.cfg.headDim:][:m.cfg.headDim]...)
+				}
+			}
+		}
+	}
+	return nil
+}
