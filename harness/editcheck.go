@@ -2,11 +2,11 @@ package harness
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/loader/rope"
 )
 
 // checkEdits refuses edits that make no sense, and heads and planes that the model does not have: before anything is computed.
@@ -25,36 +25,61 @@ func checkEdits(s *loader.Spec, edits []decoder.Edit) error {
 	return nil
 }
 
+// checkPlanes refuses planes, bands and tables that do not fit the rotary table of one of the edit's layers.
 func checkPlanes(s *loader.Spec, e decoder.Edit) error {
-	if len(e.Planes) == 0 && e.Band == "" {
+	if len(e.Planes) == 0 && e.Band == "" && e.Op != decoder.OpSwap {
 		return nil
 	}
+	const advice = "`headscope inspect MODEL` prints the planes of each rotary table; they count from 0, and slow, fast, mid and random count dimensions, two a plane"
 	n := 0 // planes, the same in all layers that rotate
+	tables := make([]*rope.Table, s.Layers)
 	for l := range s.Layers {
 		table, err := decoder.RopeTable(s, l, 1)
 		if err != nil {
 			return err
 		}
-		if table != nil {
+		if tables[l] = table; table != nil {
 			n = table.Planes()
 		}
 	}
-	for _, h := range e.Heads {
-		if s.Unrotated(h.Layer) && e.Band != "" {
-			return usagef("`headscope inspect MODEL` lists the layers that rotate", "edit %s: head %s is in a layer without rotation, which has no bands", e, h)
-		}
-	}
-	const advice = "`headscope inspect MODEL` prints how many planes are rotated; they count from 0, and a band counts dimensions, two a plane"
 	for _, p := range e.Planes {
 		if p < 0 || p >= n {
 			return usagef(advice, "edit %s: plane %d does not exist: the model has planes 0-%d", e, p, n-1)
 		}
 	}
-	if e.Band == "" {
-		return nil
+	for _, h := range e.Heads {
+		table := tables[h.Layer]
+		if table == nil && (e.Band != "" || e.Op == decoder.OpSwap) {
+			return usagef("`headscope inspect MODEL` lists the layers that rotate", "edit %s: head %s is in a layer without rotation, which has no bands and no table", e, h)
+		}
+		if err := fits(e, table); err != nil {
+			return usagef(advice, "edit %s: head %s: %w", e, h, err)
+		}
 	}
-	if k, err := strconv.Atoi(e.Band[len("slow"):]); err != nil || k > 2*n {
-		return usagef(advice, "edit %s: band %s: the model rotates %d dimensions", e, e.Band, 2*n)
+	return nil
+}
+
+// fits resolves an edit's band or table against the rotary table of a layer.
+func fits(e decoder.Edit, table *rope.Table) error {
+	switch {
+	case e.Band != "":
+		b, err := rope.ParseBand(e.Band)
+		if err != nil {
+			return err
+		}
+		_, err = b.Planes(table)
+		return err
+	case len(e.InvFreq) > 0:
+		if len(e.InvFreq) != table.Planes() {
+			return fmt.Errorf("table %s of %d frequencies: the model rotates %d planes, %d dimensions", e.Table, len(e.InvFreq), table.Planes(), table.RotaryDim)
+		}
+	case e.Op == decoder.OpSwap:
+		r, err := rope.ParseRule(e.Table)
+		if err != nil {
+			return err
+		}
+		_, err = r.Apply(table)
+		return err
 	}
 	return nil
 }

@@ -23,6 +23,9 @@ func TestImpossibleEdits(t *testing.T) {
 		{"zero_planes:L0H1:8", "plane 8 does not exist: the model has planes 0-7"},
 		{"zero_planes:L0H1:-1", "plane -1 does not exist"},
 		{"zero_planes:L0H1:fast18", "rotates 16 dimensions"},
+		{"freeze:L0H1:mid4 freeze:L0H2:random8/3 freeze:L0H3:window0-7 swap=yarn2/256:L1H1", ""},
+		{"freeze:L0H1:window0-8", "ranks 0-7"},
+		{"swap=moved64/8:L0H1", "planes 0-7"},
 		{"zero:L0H1 scale=2:L1H1,L0H1@last", "head L0H1: zero at scope all and scale at scope last"},
 		{"uniform:L0H1@question temperature=2:L0H1", "head L0H1: uniform at scope question and temperature at scope all"},
 	} {

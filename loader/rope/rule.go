@@ -92,6 +92,9 @@ func (k kind) form() string {
 // ParseRule reads the name of a table: a rule of [Rules], its number, and where it has one an integer behind a slash, such as
 // "theta500000", "periodic2048/0" or "nope". Errors say what would be valid.
 func ParseRule(name string) (Rule, error) {
+	if IsTableFile(name) {
+		return Rule{}, fmt.Errorf("table %q: only names are taken here; the frequencies of a file have to be given themselves", name)
+	}
 	end := strings.IndexFunc(name, func(r rune) bool { return r < 'a' || r > 'z' })
 	if end < 0 {
 		end = len(name)
