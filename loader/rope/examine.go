@@ -28,6 +28,9 @@ type Examination struct {
 	Curve []float64 `json:"-"` // c(0) to c(Length)
 }
 
+// WavelengthList returns the wavelengths as numbers, infinite where a plane does not turn.
+func (e *Examination) WavelengthList() []float64 { return plain(e.Planes).Wavelengths() }
+
 // KernelPoint is the kernel at one distance.
 type KernelPoint struct {
 	N              float64  `json:"n"`
@@ -66,7 +69,7 @@ type Subject struct {
 const defaultLength = 4096
 
 // mostLength bounds the distances that are gone through one by one.
-const mostLength = 1 << 24
+const mostLength = 1 << 20
 
 // Examine computes it all. The error is that of a length that is out of range.
 func Examine(s Subject) (*Examination, error) {
