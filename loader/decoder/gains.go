@@ -166,6 +166,17 @@ func (g geometry) apply(le *layerEdit, e editSite) error {
 	return nil
 }
 
+// CheckEdits reports what edits ask of a model that it does not have, and two edits that cannot act together, for a prompt of t tokens whose
+// question starts at row q0.
+func CheckEdits(s *loader.Spec, edits []Edit, t, q0 int) error {
+	g, err := newGeometry(s)
+	if err != nil {
+		return err
+	}
+	_, err = g.resolve(edits, t, q0)
+	return err
+}
+
 // setRows stores the rows of entry i of spans [n, 2], which other edits may have set already.
 func setRows(spans []int32, i int, rows Rows) error {
 	want := [2]int32{int32(rows.Lo), int32(rows.Hi)}
