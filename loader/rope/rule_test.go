@@ -158,3 +158,35 @@ func scaleAll(w []float64, f float64) {
 		w[i] *= f
 	}
 }
+
+// FuzzRule: nothing panics, what is read prints as a name that reads back the same, and its table is finite or refused.
+func FuzzRule(f *testing.F) {
+	for _, s := range []string{"own", "nope", "theta1e4", "moebius2048", "periodic64/0", "geometric7", "uniform64/1", "jitter64/2", "moved64", "moved64/3", "times.5", "tilt2", "thetatimes1e300", "ntk4", "yarn4/64", "yarn1e-300/1", "theta+3", "/"} {
+		f.Add(s)
+	}
+	own, err := rope.New(rope.Config{Type: "default", Theta: 10000}, 16, 1)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		r, err := rope.ParseRule(s)
+		if err != nil {
+			if !strings.Contains(s, "\n") && strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q: error of several lines: %v", s, err)
+			}
+			return
+		}
+		if again, err := rope.ParseRule(r.String()); err != nil || again != r {
+			t.Errorf("%q prints as %s, which reads as %v, %v", s, r, again, err)
+		}
+		out, err := r.Apply(own)
+		if err != nil {
+			return
+		}
+		for i, w := range out.InvFreq {
+			if !(w >= 0) || math.IsInf(w, 0) {
+				t.Errorf("%s: plane %d: frequency %v", r, i, w)
+			}
+		}
+	})
+}
