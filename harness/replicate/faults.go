@@ -24,6 +24,7 @@ const (
 	FaultNoDrop        = "specificity-no-drop"   // a ratio over a drop that is 0, negative or a few samples
 	FaultSharedKeys    = "shared-keys"           // control heads of the same key/value groups lose recall too
 	FaultFirstControl  = "first-control-only"    // McNemar's test against one of several control sets
+	FaultZeroValues    = "zero-values"           // every value a head is 0: the weights were not read
 	FaultTies          = "ties-at-cut"           // heads with one score, some taken and some not
 )
 
@@ -31,7 +32,8 @@ const (
 	baselineFloor = 0.8  // recall of the unedited model below which an effect is read off the rest of a failing model
 	smallDrop     = 0.1  // relative drop below which the specificity ratio is mostly noise: at most 12 of 120 samples
 	controlLoss   = 0.02 // recall that control heads may lose: 2 of 120 samples
-	signedP       = 0.9  // a p this close to 1 says that the statistic points against the layers' own differences
+	controlGap    = 0.05 // recall by which the tested control set may differ from the mean of all
+	signedP       = 0.9  // a p this close to 1: the layers' own differences are larger than the observed one
 )
 
 func (s *sheet) profileFaults(argmax heads.Detected) {
@@ -88,8 +90,12 @@ func (s *sheet) knockoutFaults() {
 	if len(seeds) < 2 || !(b >= 0 && c >= 0 && n > 0) {
 		return
 	}
+	all := s.f.number(at + ".mask_random")
 	first := s.f.number(at+".mask_retrieval") + (b-c)/n // recall without the control set that the test is against
-	text := fmt.Sprintf("the test is against the first of %d control sets, which leaves recall %.3g; all leave %.3g on average", len(seeds), first, s.f.number(at+".mask_random"))
+	if c <= b && math.Abs(first-all) <= controlGap {
+		return
+	}
+	text := fmt.Sprintf("the test is against the first of %d control sets, which leaves recall %.3g; all leave %.3g on average", len(seeds), first, all)
 	if c > b {
 		text += "; it says that the control set did more harm than the heads"
 	}
@@ -97,14 +103,20 @@ func (s *sheet) knockoutFaults() {
 }
 
 func (s *sheet) utilityFaults() {
+	if s.f.number("utility.retrieval_mean") == 0 && s.f.number("utility.non_retrieval_mean") == 0 {
+		s.fault(FaultZeroValues, "utility.retrieval_mean", "the mean is 0 for both groups of heads: a query projection that was not found is stored as zeros")
+	}
 	const at = "utility.clustered_permutation_p"
 	p := s.f.number(at)
 	if math.IsNaN(p) {
 		return
 	}
 	text := fmt.Sprintf("p %.4g counts |T*| >= |T| around 0, not around the null mean of a permutation inside layers", p)
-	if p > signedP {
-		text += fmt.Sprintf("; near 1, with d %.3g, it means that the heads differ from others of their layers the other way", s.f.number("utility.cohens_d"))
+	switch d := s.f.number("utility.cohens_d"); {
+	case math.IsNaN(d):
+		text += "; d is undefined: there was nothing to test"
+	case p > signedP:
+		text += fmt.Sprintf("; near 1, it says that the layers' own differences exceed the observed one (d %.3g), not that there is no effect inside layers", d)
 	}
 	s.fault(FaultUncentred, at, text+" (headscope norms gives both)")
 }

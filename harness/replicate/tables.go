@@ -138,11 +138,10 @@ func (s *sheet) prediction() {
 				continue
 			}
 			if section == "single_correlations" {
-				if rho := stats.Spearman(a, b); s.f.there(at + ".spearman_rho") {
-					s.compare("spearman_"+name, at+".spearman_rho", rho.R, exact)
-					s.compare("spearman_p_"+name, at+".p_value", rho.P, tailRho)
-				}
-			} else if s.f.there(at + ".within_family_spearman") {
+				rho := stats.Spearman(a, b)
+				s.compare("spearman_"+name, at+".spearman_rho", rho.R, exact)
+				s.compare("spearman_p_"+name, at+".p_value", rho.P, tailRho)
+			} else {
 				// numpy's route: the published table breaks ties of residuals by their rounding
 				s.compare("within_family_"+name, at+".within_family_spearman", stats.SpearmanByLayer(a, b, families).DemeanRankFloat, exact)
 			}
