@@ -21,8 +21,9 @@ type SetAgreement struct {
 	Chance float64 `json:"intersection_by_chance"`
 	P      float64 `json:"p_same_layers"`
 
-	OnlyA Set `json:"only_a"`
-	OnlyB Set `json:"only_b"`
+	OnlyA     Set    `json:"only_a"`
+	OnlyB     Set    `json:"only_b"`
+	Undefined string `json:"undefined,omitempty"` // why there is no interval
 }
 
 // CompareSets compares sets of a model with so many layers and heads (query heads, or key/value heads). The interval resamples layers, since
@@ -51,6 +52,7 @@ func CompareSets(a, b Set, layers, heads int, r stats.Resampling, src stats.Sour
 		}
 		return share(float64(n), float64(u))
 	}, r, src).Percentile
+	out.Undefined = string(out.Interval.Why)
 	out.Chance, out.P = chance(inA, inB, heads, o.Intersection)
 	return out
 }
@@ -97,6 +99,7 @@ type ScoreAgreement struct {
 	InInterval stats.Interval `json:"spearman_in_layers_95"` // ranks, layer means removed: the same heads of each layer, apart from which layers are strong
 	Largest    stats.Value    `json:"largest_difference"`    // |a - b|
 	At         *decoder.Head  `json:"largest_difference_at"` // the head; null without one
+	Undefined  string         `json:"undefined,omitempty"`   // why the first number that is null is
 }
 
 // CompareScores compares scores of one shape. Heads without one of the scores are left out. It panics if the shapes differ.
@@ -129,5 +132,10 @@ func CompareScores(a, b Scores, r stats.Resampling, src stats.Source) ScoreAgree
 	out.Interval = stats.ClusterBootstrap(layers, func(members, _ []int) stats.Value { return rho(members) }, r, src).Percentile
 	src.Stream++
 	out.InInterval = stats.ClusterBootstrap(layers, stats.LayerSpearman(x, y, false), r, src).Percentile
+	for _, why := range []stats.Undefined{out.Spearman.Why(), out.Interval.Why, out.InLayers.Why(), out.InInterval.Why} {
+		if out.Undefined == "" {
+			out.Undefined = string(why)
+		}
+	}
 	return out
 }

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
-
-// duoThreshold splits DuoAttention's gates, which its training pushes towards 0 and 1.
-const duoThreshold = 0.5
 
 // isScoredList tells [["13-4", 3.25], ...] from other JSON lists.
 func isScoredList(text string) bool {
@@ -30,7 +28,8 @@ func isTable(text string) bool {
 	return err == nil
 }
 
-// decodeDuo reads a table of gates, a row a layer and a column a key/value head. A gate of 1 keeps the whole cache.
+// decodeDuo reads a table of gates, a row a layer and a column a key/value head. A gate of 1 keeps the whole cache. A table of nothing but
+// 0 and 1 is a mask and lists the heads with a 1; trained gates list none, since DuoAttention cuts them at a quantile of the user's choice.
 func decodeDuo(text string) (*Document, error) {
 	s := Scores{Detector: "duo_gate"}
 	for i, row := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n") {
@@ -50,8 +49,10 @@ func decodeDuo(text string) (*Document, error) {
 		}
 		s.Layers++
 	}
-	d := &Document{Format: FormatDuo, KV: true, Shape: Shape{Layers: s.Layers, KVHeads: s.Heads}, Threshold: duoThreshold}
-	d.Detectors = []Detected{{Detector: s.Detector, Heads: s.Ranking().Only(s.AtLeast(duoThreshold)), Ordered: true, Scores: &s}}
+	d := &Document{Format: FormatDuo, KV: true, Shape: Shape{Layers: s.Layers, KVHeads: s.Heads}, Detectors: []Detected{{Detector: s.Detector, Scores: &s}}}
+	if !slices.ContainsFunc(s.Data, func(x float64) bool { return x != 0 && x != 1 }) {
+		d.Detectors[0].Heads = Ranking(s.AtLeast(1))
+	}
 	return d, d.check()
 }
 

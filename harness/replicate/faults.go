@@ -25,6 +25,7 @@ const (
 	FaultSharedKeys    = "shared-keys"           // control heads of the same key/value groups lose recall too
 	FaultFirstControl  = "first-control-only"    // McNemar's test against one of several control sets
 	FaultZeroValues    = "zero-values"           // every value a head is 0: the weights were not read
+	FaultCodes         = "codes-not-weights"     // row sums far beyond any trained projection's: 8-bit codes were added up
 	FaultTies          = "ties-at-cut"           // heads with one score, some taken and some not
 )
 
@@ -32,6 +33,7 @@ const (
 	baselineFloor = 0.8  // recall of the unedited model below which an effect is read off the rest of a failing model
 	smallDrop     = 0.1  // relative drop below which the specificity ratio is mostly noise: at most 12 of 120 samples
 	controlLoss   = 0.02 // recall that control heads may lose: 2 of 120 samples
+	largestL1     = 2000 // of a row of a trained query projection: about 100 at a hidden size of 4096
 	controlGap    = 0.05 // recall by which the tested control set may differ from the mean of all
 	signedP       = 0.9  // a p this close to 1: the layers' own differences are larger than the observed one
 )
@@ -105,6 +107,9 @@ func (s *sheet) knockoutFaults() {
 func (s *sheet) utilityFaults() {
 	if s.f.number("utility.retrieval_mean") == 0 && s.f.number("utility.non_retrieval_mean") == 0 {
 		s.fault(FaultZeroValues, "utility.retrieval_mean", "the mean is 0 for both groups of heads: a query projection that was not found is stored as zeros")
+	}
+	if m := s.f.number("utility.non_retrieval_mean"); m > largestL1 {
+		s.fault(FaultCodes, "utility.non_retrieval_mean", fmt.Sprintf("a mean row sum of %.0f is some 20 a weight, the size of 8-bit codes scaled to the row's largest weight: it tells the shape of rows, not their norm (wq_l1_int8 of headscope norms)", m))
 	}
 	const at = "utility.clustered_permutation_p"
 	p := s.f.number(at)

@@ -199,7 +199,7 @@ func TestFaults(t *testing.T) {
 		}
 	}
 	for code, want := range map[string]int{
-		FaultUncentred: 18, FaultCoverageCap: 18, FaultFailureAsMiss: 7, FaultNoDrop: 9, FaultSharedKeys: 5, FaultTies: 1, FaultFirstControl: 7, FaultBaselineFloor: 0, FaultZeroValues: 1,
+		FaultUncentred: 18, FaultCoverageCap: 18, FaultFailureAsMiss: 7, FaultNoDrop: 9, FaultSharedKeys: 5, FaultTies: 1, FaultFirstControl: 7, FaultBaselineFloor: 0, FaultZeroValues: 1, FaultCodes: 17,
 	} {
 		if count[code] != want {
 			t.Errorf("%s: %d times, want %d", code, count[code], want)

@@ -1,0 +1,324 @@
+package lists
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/stats"
+)
+
+// SchemaVersion is that of stored comparisons and norms.
+const SchemaVersion = 1
+
+// resamples is how many times layers are drawn anew for an interval.
+const (
+	resamples = 1000
+	level     = 0.95
+)
+
+// Comparison sets two lists of heads side by side, or the detectors of one file.
+type Comparison struct {
+	Schema      int                 `json:"schema"`
+	Kind        string              `json:"kind"` // "comparison"
+	Tool        harness.Tool        `json:"tool"`
+	Files       []ListInfo          `json:"files"`
+	Unit        string              `json:"unit"` // "heads", or "kv_heads" where a file knows no others
+	Shape       heads.Shape         `json:"shape"`
+	ShapeFrom   string              `json:"shape_from"` // the file, or "names" where no file tells it
+	Pairs       []Pair              `json:"pairs"`
+	Tolerance   *float64            `json:"tolerance"` // null: none was asked for
+	Past        int                 `json:"past_tolerance"`
+	Seed        uint64              `json:"seed"`
+	Resamples   int                 `json:"resamples"` // of whole layers
+	Environment harness.Environment `json:"environment"`
+}
+
+// ListInfo is a file as it was read.
+type ListInfo struct {
+	Path      string         `json:"path"`
+	Format    heads.Format   `json:"format"`
+	Model     string         `json:"model,omitempty"`
+	Shape     heads.Shape    `json:"shape"`
+	Detectors []DetectorInfo `json:"detectors"`
+}
+
+// DetectorInfo is one detector of a file.
+type DetectorInfo struct {
+	Detector string      `json:"detector"`
+	Heads    heads.Set   `json:"heads"` // listed; null where it has scores alone
+	N        int         `json:"n"`     // heads listed
+	Scored   bool        `json:"scored"`
+	Gini     stats.Value `json:"gini"`  // of the scores; null without
+	Depth    stats.Value `json:"depth"` // mean depth of the listed heads, 0 the first layer, 1 the last
+}
+
+// Pair is what two detectors say of the same heads.
+type Pair struct {
+	A       string                `json:"a"` // detector of the first file
+	B       string                `json:"b"` // detector of the second
+	Held    bool                  `json:"held"`
+	Cut     string                `json:"cut,omitempty"` // how a score without a list was made one
+	Ties    heads.Set             `json:"ties"`          // heads at that cut that only their order tells apart
+	Sets    *heads.SetAgreement   `json:"sets"`          // null where neither lists heads
+	Scores  *heads.ScoreAgreement `json:"scores"`        // null unless both score all heads
+	KV      *heads.SetAgreement   `json:"kv_sets"`       // the same of the key/value heads that the heads read; null where the group is not known
+	KVScore *heads.ScoreAgreement `json:"kv_scores"`     // of the largest score among the heads of a key/value head
+	Past    []string              `json:"past"`          // what lies past the tolerance
+
+	scale float64 // that differences of scores of one name are taken relative to
+}
+
+// CompareOptions are what a comparison needs beside the files.
+type CompareOptions struct {
+	Tolerance *float64 // see Compare; nil = none
+	Seed      uint64
+}
+
+// Compare reads one file or two, of any format of [heads.ReadDocument], and compares detectors: of two files those of the same name, or
+// each with each where no name is shared; of one file each with each. The tolerance holds for pairs of the same name, for the first pair
+// where no name is shared, and for every pair of one file: 1 - Jaccard of the sets, and, where the name is the same, the largest difference
+// of a score (relative to the largest score where that is above 1), must not be above it.
+func Compare(paths []string, o CompareOptions) (*Comparison, error) {
+	var docs []*heads.Document
+	for _, p := range paths {
+		d, err := heads.ReadDocument(p)
+		if err != nil {
+			return nil, err
+		}
+		docs = append(docs, d)
+	}
+	c := &Comparison{
+		Schema: SchemaVersion, Kind: "comparison", Tool: harness.CurrentTool(), Environment: harness.CurrentEnvironment(nil), Tolerance: o.Tolerance,
+		Seed: o.Seed, Resamples: resamples, Files: []ListInfo{}, Pairs: []Pair{}, Unit: "heads",
+	}
+	for _, d := range docs {
+		c.Files = append(c.Files, infoOf(d))
+	}
+	if err := c.fit(docs); err != nil {
+		return nil, err
+	}
+	for i, p := range c.choose(docs) {
+		pair := c.pair(p.a, p.b, stats.Source{Seed: o.Seed, Stream: uint64(i) << 8})
+		pair.Held = p.held
+		c.hold(&pair)
+		c.Pairs = append(c.Pairs, pair)
+	}
+	if len(c.Pairs) == 0 {
+		return nil, fmt.Errorf("%s: got one detector, want two to compare, or a second file", paths[0])
+	}
+	return c, nil
+}
+
+func infoOf(d *heads.Document) ListInfo {
+	info := ListInfo{Path: d.Path, Format: d.Format, Model: d.Model, Shape: d.Shape, Detectors: []DetectorInfo{}}
+	for _, x := range d.Detectors {
+		di := DetectorInfo{Detector: x.Detector, N: len(x.Heads), Scored: x.Scores != nil, Gini: stats.NoValue(stats.ReasonNoData), Depth: stats.NoValue(stats.ReasonNoData)}
+		if x.Heads != nil {
+			di.Heads = x.Heads.Set()
+		}
+		if x.Scores != nil {
+			di.Gini = x.Scores.Concentration(d.Threshold).Gini
+		}
+		if d.Shape.Layers > 0 {
+			di.Depth = di.Heads.LayerProfile(d.Shape.Layers, nil).Centre
+		}
+		info.Detectors = append(info.Detectors, di)
+	}
+	return info
+}
+
+// fit finds the common shape and brings all documents to the same unit. Heads of different models cannot be compared.
+func (c *Comparison) fit(docs []*heads.Document) error {
+	for _, d := range docs {
+		for _, x := range []struct {
+			what      string
+			all, mine *int
+		}{{"layers", &c.Shape.Layers, &d.Shape.Layers}, {"heads", &c.Shape.Heads, &d.Shape.Heads}, {"key/value heads", &c.Shape.KVHeads, &d.Shape.KVHeads}} {
+			switch {
+			case *x.mine == 0:
+			case *x.all == 0:
+				*x.all, c.ShapeFrom = *x.mine, d.Path
+			case *x.all != *x.mine:
+				return &harness.UsageError{
+					Err:    fmt.Errorf("%s: got %d %s, want %d as %s has: heads of different models are not the same heads", d.Path, *x.mine, x.what, *x.all, c.ShapeFrom),
+					Advice: "compare lists of one model",
+				}
+			}
+		}
+		if d.KV {
+			c.Unit = "kv_heads"
+		}
+	}
+	named := heads.Shape{}
+	for _, d := range docs {
+		for _, x := range d.Detectors {
+			for _, h := range x.Heads {
+				named.Layers, named.Heads = max(named.Layers, h.Layer+1), max(named.Heads, h.Index+1)
+			}
+		}
+	}
+	if c.Shape.Layers == 0 {
+		c.Shape.Layers, c.ShapeFrom = max(1, named.Layers), "names"
+	}
+	if c.Shape.Heads == 0 && c.Unit == "heads" {
+		c.Shape.Heads, c.ShapeFrom = max(1, named.Heads), "names"
+	}
+	if c.Unit == "kv_heads" {
+		return c.toKV(docs)
+	}
+	for _, d := range docs {
+		for _, x := range d.Detectors {
+			if err := x.Heads.Set().Validate(c.Shape.Layers, c.Shape.Heads); err != nil {
+				return fmt.Errorf("%s: %w", d.Path, err)
+			}
+		}
+	}
+	return nil
+}
+
+// toKV turns query heads into the key/value heads that they read.
+func (c *Comparison) toKV(docs []*heads.Document) error {
+	for _, d := range docs {
+		if d.KV {
+			continue
+		}
+		group := c.Shape.Group()
+		if group == 0 {
+			return &harness.UsageError{
+				Err:    fmt.Errorf("%s: got query heads without their number, want it to find the %d key/value heads that they read", d.Path, c.Shape.KVHeads),
+				Advice: "give a list that tells its model's shape: a result, or a profile",
+			}
+		}
+		for i := range d.Detectors {
+			x := &d.Detectors[i]
+			if err := x.Heads.Set().Validate(c.Shape.Layers, c.Shape.Heads); err != nil {
+				return fmt.Errorf("%s: %w", d.Path, err)
+			}
+			if x.Heads != nil {
+				x.Heads = heads.Ranking(x.Heads.Set().KVHeads(group))
+			}
+			if x.Scores != nil {
+				s := x.Scores.KVMax(group)
+				x.Scores = &s
+			}
+		}
+	}
+	return nil
+}
+
+type choice struct {
+	a, b *heads.Detected
+	held bool
+}
+
+func (c *Comparison) choose(docs []*heads.Document) (out []choice) {
+	a := docs[0].Detectors
+	if len(docs) == 1 {
+		for i := range a {
+			for j := i + 1; j < len(a); j++ {
+				out = append(out, choice{&a[i], &a[j], true})
+			}
+		}
+		return out
+	}
+	b := docs[1].Detectors
+	for i := range a {
+		for j := range b {
+			if a[i].Detector == b[j].Detector {
+				out = append(out, choice{&a[i], &b[j], true})
+			}
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for i := range a {
+		for j := range b {
+			out = append(out, choice{&a[i], &b[j], i == 0 && j == 0})
+		}
+	}
+	return out
+}
+
+// width is the number of heads of a layer in the unit of the comparison.
+func (c *Comparison) width() int {
+	if c.Unit == "kv_heads" {
+		return c.Shape.KVHeads
+	}
+	return c.Shape.Heads
+}
+
+func (c *Comparison) pair(a, b *heads.Detected, src stats.Source) Pair {
+	r := stats.Resampling{N: resamples, Level: level}
+	p := Pair{A: a.Detector, B: b.Detector, Ties: heads.Set{}, Past: []string{}}
+	setA, setB := a.Heads, b.Heads
+	switch { // a score without a list is cut to as many heads as the other lists
+	case setA == nil && setB != nil:
+		setA = a.Scores.Ranking()[:len(setB)]
+		p.Cut, p.Ties = fmt.Sprintf("%s: its %d best", a.Detector, len(setB)), a.Scores.TiesAt(len(setB))
+	case setB == nil && setA != nil:
+		setB = b.Scores.Ranking()[:len(setA)]
+		p.Cut, p.Ties = fmt.Sprintf("%s: its %d best", b.Detector, len(setA)), b.Scores.TiesAt(len(setA))
+	}
+	group := 0
+	if c.Unit == "heads" {
+		group = c.Shape.Group()
+	}
+	if setA != nil {
+		x := heads.CompareSets(setA.Set(), setB.Set(), c.Shape.Layers, c.width(), r, src)
+		p.Sets = &x
+		if group > 1 {
+			src.Stream++
+			y := heads.CompareSets(setA.Set().KVHeads(group), setB.Set().KVHeads(group), c.Shape.Layers, c.Shape.KVHeads, r, src)
+			p.KV = &y
+		}
+	}
+	if a.Scores != nil && b.Scores != nil {
+		src.Stream++
+		x := heads.CompareScores(*a.Scores, *b.Scores, r, src)
+		p.Scores = &x
+		if group > 1 {
+			src.Stream += 2
+			y := heads.CompareScores(a.Scores.KVMax(group), b.Scores.KVMax(group), r, src)
+			p.KVScore = &y
+		}
+		if a.Detector == b.Detector {
+			p.scale = max(1, largest(a.Scores), largest(b.Scores))
+		}
+	}
+	return p
+}
+
+func largest(s *heads.Scores) float64 {
+	m := 0.0
+	for _, v := range s.Data {
+		if !math.IsNaN(v) {
+			m = max(m, math.Abs(v))
+		}
+	}
+	return m
+}
+
+// hold notes what lies past the tolerance.
+func (c *Comparison) hold(p *Pair) {
+	if c.Tolerance == nil || !p.Held {
+		return
+	}
+	const slack = 1e-12 // 1 - 0.9 is above 0.1
+	limit := *c.Tolerance + slack
+	if p.Sets != nil && 1-p.Sets.Jaccard > limit {
+		p.Past = append(p.Past, fmt.Sprintf("1 - Jaccard is %.4g", 1-p.Sets.Jaccard))
+	}
+	if p.Scores != nil && p.scale > 0 {
+		if d, ok := p.Scores.Largest.Get(); !ok {
+			p.Past = append(p.Past, "no head has both scores")
+		} else if d/p.scale > limit {
+			p.Past = append(p.Past, fmt.Sprintf("%s differs by %.4g at %s", p.A, d/p.scale, *p.Scores.At))
+		}
+	}
+	if len(p.Past) > 0 {
+		c.Past++
+	}
+}
