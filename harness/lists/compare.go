@@ -12,10 +12,9 @@ import (
 // SchemaVersion is that of stored comparisons and norms.
 const SchemaVersion = 1
 
-// resamples is how many times layers are drawn anew for an interval.
 const (
-	resamples = 1000
-	level     = 0.95
+	resamples = 1000 // draws of whole layers for an interval
+	level     = 0.95 // of intervals
 )
 
 // Comparison sets two lists of heads side by side, or the detectors of one file.
@@ -74,6 +73,7 @@ type Pair struct {
 type CompareOptions struct {
 	Tolerance *float64 // see Compare; nil = none
 	Seed      uint64
+	Resamples int // draws of whole layers for an interval; 0 = 1000
 }
 
 // Compare reads one file or two, of any format of [heads.ReadDocument], and compares detectors: of two files those of the same name, or
@@ -81,6 +81,9 @@ type CompareOptions struct {
 // where no name is shared, and for every pair of one file: 1 - Jaccard of the sets, and, where the name is the same, the largest difference
 // of a score (relative to the largest score where that is above 1), must not be above it.
 func Compare(paths []string, o CompareOptions) (*Comparison, error) {
+	if o.Resamples == 0 {
+		o.Resamples = resamples
+	}
 	var docs []*heads.Document
 	for _, p := range paths {
 		d, err := heads.ReadDocument(p)
@@ -91,7 +94,7 @@ func Compare(paths []string, o CompareOptions) (*Comparison, error) {
 	}
 	c := &Comparison{
 		Schema: SchemaVersion, Kind: "comparison", Tool: harness.CurrentTool(), Environment: harness.CurrentEnvironment(nil), Tolerance: o.Tolerance,
-		Seed: o.Seed, Resamples: resamples, Files: []ListInfo{}, Pairs: []Pair{}, Unit: "heads",
+		Seed: o.Seed, Resamples: o.Resamples, Files: []ListInfo{}, Pairs: []Pair{}, Unit: "heads",
 	}
 	for _, d := range docs {
 		c.Files = append(c.Files, infoOf(d))
@@ -251,7 +254,7 @@ func (c *Comparison) width() int {
 }
 
 func (c *Comparison) pair(a, b *heads.Detected, src stats.Source) Pair {
-	r := stats.Resampling{N: resamples, Level: level}
+	r := stats.Resampling{N: c.Resamples, Level: level}
 	p := Pair{A: a.Detector, B: b.Detector, Ties: heads.Set{}, Past: []string{}}
 	setA, setB := a.Heads, b.Heads
 	switch { // a score without a list is cut to as many heads as the other lists

@@ -67,16 +67,20 @@ type NormsOptions struct {
 	List         *heads.Document // heads to test; nil = none
 	Seed         uint64
 	Permutations int // 10000 is usual
+	Resamples    int // draws of whole layers for an interval; 0 = 1000
 	Command      []string
 }
 
 // WeightNorms reads the query projections of a checkpoint, layer by layer, and tests a set of heads against the others.
 func WeightNorms(ctx context.Context, c *loader.Checkpoint, o NormsOptions) (*Norms, error) {
 	start := time.Now()
+	if o.Resamples == 0 {
+		o.Resamples = resamples
+	}
 	s := &c.Spec
 	n := &Norms{
 		Schema: SchemaVersion, Kind: "norms", Tool: harness.CurrentTool(), Command: append([]string{}, o.Command...), Environment: harness.CurrentEnvironment(nil),
-		Seed: o.Seed, Permutations: o.Permutations, Resamples: resamples, Tests: []NormTest{},
+		Seed: o.Seed, Permutations: o.Permutations, Resamples: o.Resamples, Tests: []NormTest{},
 		Model: NormsModel{c.Ref, c.Revision, s.Family, s.Layers, s.Heads, s.KVHeads, s.HeadDim, s.Hidden, s.DType, c.ConfigSHA256, ""},
 	}
 	var listed *heads.Detected
