@@ -34,7 +34,7 @@ var rank = map[string]int{
 	"harness/...":        6,
 	"harness/report":     8,
 	"harness/replicate":  8,
-	"harness/lists":      8,
+	"harness/headlists":  8,
 	"cmd/...":            9,
 	"scripts/...":        10,
 }

@@ -1,4 +1,4 @@
-// Package lists puts lists of heads side by side: results of ours, other people's files, and what the weights alone say.
+// Package headlists puts lists of heads side by side: results of ours, other people's files, and what the weights alone say.
 //
 //   - [Compare]: two files of any format that package heads reads, or the detectors of one. A [Comparison] has a [Pair] for each two
 //     detectors: Jaccard of the sets with what chance gives, Spearman of the scores, over query heads and over key/value heads, with
@@ -9,10 +9,10 @@
 //
 // A comparison of two published profiles:
 //
-//	c, err := lists.Compare([]string{"qwen25_7b_seed42.json", "qwen25_7b_seed123.json"}, lists.CompareOptions{})
+//	c, err := headlists.Compare([]string{"qwen25_7b_seed42.json", "qwen25_7b_seed123.json"}, headlists.CompareOptions{})
 //	...
 //	err = c.Write(os.Stdout)
 //
 // It stands on heads (formats, sets), stats (every statistic) and loader (weights as views); harness tells it the build and the machine
 // and stores its documents. No model is run.
-package lists
+package headlists
