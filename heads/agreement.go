@@ -2,6 +2,7 @@ package heads
 
 import (
 	"math"
+	"slices"
 
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/stats"
@@ -120,22 +121,69 @@ func CompareScores(a, b Scores, r stats.Resampling, src stats.Source) ScoreAgree
 		}
 	}
 	out.N = len(x)
-	rho := func(members []int) stats.Value {
-		p, q := make([]float64, len(members)), make([]float64, len(members))
-		for i, m := range members {
-			p[i], q[i] = x[m], y[m]
-		}
-		return stats.Spearman(p, q).R
-	}
+	rx, ry := newRanker(x), newRanker(y)
 	out.Spearman = stats.Spearman(x, y).R
 	out.InLayers = stats.SpearmanByLayer(x, y, layers).RankDemean
-	out.Interval = stats.ClusterBootstrap(layers, func(members, _ []int) stats.Value { return rho(members) }, r, src).Percentile
+	out.Interval = stats.ClusterBootstrap(layers, func(members, _ []int) stats.Value {
+		return stats.Pearson(rx.ranks(members), ry.ranks(members)).R
+	}, r, src).Percentile
 	src.Stream++
-	out.InInterval = stats.ClusterBootstrap(layers, stats.LayerSpearman(x, y, false), r, src).Percentile
+	out.InInterval = stats.ClusterBootstrap(layers, func(members, ids []int) stats.Value {
+		return stats.Pearson(lessMeans(rx.ranks(members), ids), lessMeans(ry.ranks(members), ids)).R
+	}, r, src).Percentile
 	for _, why := range []stats.Undefined{out.Spearman.Why(), out.Interval.Why, out.InLayers.Why(), out.InInterval.Why} {
 		if out.Undefined == "" {
 			out.Undefined = string(why)
 		}
 	}
 	return out
+}
+
+// ranker ranks any choice of the values that it was made of, without sorting them again.
+type ranker struct {
+	code     []int // of each value its place among the distinct values
+	distinct int
+}
+
+func newRanker(x []float64) ranker {
+	sorted := slices.Compact(slices.Sorted(slices.Values(x)))
+	r := ranker{make([]int, len(x)), len(sorted)}
+	for i, v := range x {
+		r.code[i], _ = slices.BinarySearch(sorted, v)
+	}
+	return r
+}
+
+// ranks are those of stats.Ranks for the values at members, which may come twice.
+func (r ranker) ranks(members []int) []float64 {
+	count := make([]int, r.distinct)
+	for _, m := range members {
+		count[r.code[m]]++
+	}
+	rank, below := make([]float64, r.distinct), 0
+	for c, n := range count {
+		rank[c] = float64(below) + float64(n+1)/2
+		below += n
+	}
+	out := make([]float64, len(members))
+	for i, m := range members {
+		out[i] = rank[r.code[m]]
+	}
+	return out
+}
+
+// lessMeans subtracts from each value the mean of its group; ids ascend, and the values of a group stand together.
+func lessMeans(x []float64, ids []int) []float64 {
+	for i := 0; i < len(x); {
+		j, sum := i, 0.0
+		for j < len(x) && ids[j] == ids[i] {
+			sum += x[j]
+			j++
+		}
+		mean := sum / float64(j-i)
+		for ; i < j; i++ {
+			x[i] -= mean
+		}
+	}
+	return x
 }

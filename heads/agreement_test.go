@@ -3,6 +3,7 @@ package heads
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/headscope/headscope/stats"
@@ -150,5 +151,37 @@ func TestProfilesOfSets(t *testing.T) {
 	}
 	if x := set.Xor(Set{h(0, 2), h(2, 2)}); !x.Equal(Set{h(0, 3), h(1, 1), h(2, 2)}) {
 		t.Errorf("got %s", x)
+	}
+}
+
+// TestRanker holds the fast statistics of the bootstrap against package stats on resamples.
+func TestRanker(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	for range 50 {
+		layers, width := 2+rng.IntN(6), 2+rng.IntN(6)
+		x, y := make([]float64, layers*width), make([]float64, layers*width)
+		for i := range x {
+			x[i], y[i] = float64(rng.IntN(8))/8, float64(rng.IntN(8))/8
+		}
+		var members, ids []int
+		for id := range layers {
+			l := rng.IntN(layers)
+			for h := range width {
+				members, ids = append(members, l*width+h), append(ids, id)
+			}
+		}
+		p, q := make([]float64, len(members)), make([]float64, len(members))
+		for i, m := range members {
+			p[i], q[i] = x[m], y[m]
+		}
+		rx, ry := newRanker(x), newRanker(y)
+		if got, want := rx.ranks(members), stats.Ranks(p); !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		got := stats.Pearson(lessMeans(rx.ranks(members), ids), lessMeans(ry.ranks(members), ids)).R
+		want := stats.LayerSpearman(x, y, false)(members, ids)
+		if g, ok := got.Get(); ok != (want.Why() == "") || ok && math.Abs(g-want.Or(9)) > 1e-12 {
+			t.Fatalf("got %v, want %v", got, want)
+		}
 	}
 }
