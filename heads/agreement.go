@@ -8,6 +8,16 @@ import (
 	"github.com/headscope/headscope/stats"
 )
 
+// Drawing says how an interval resamples layers.
+type Drawing struct {
+	stats.Resampling
+	stats.Source
+}
+
+func (d Drawing) layers(clusters []int, stat stats.ClusterStatistic) stats.Interval {
+	return stats.ClusterBootstrap(clusters, stat, d.Resampling, d.Source).Percentile
+}
+
 // SetAgreement compares two sets of heads of one model.
 type SetAgreement struct {
 	NA           int            `json:"n_a"`
@@ -29,7 +39,7 @@ type SetAgreement struct {
 
 // CompareSets compares sets of a model with so many layers and heads (query heads, or key/value heads). The interval resamples layers, since
 // heads of one layer are not independent. It panics if a head of a or b is beyond the shape.
-func CompareSets(a, b Set, layers, heads int, r stats.Resampling, src stats.Source) SetAgreement {
+func CompareSets(a, b Set, layers, heads int, d Drawing) SetAgreement {
 	o := stats.Overlap(a, b)
 	out := SetAgreement{NA: len(a), NB: len(b), Intersection: o.Intersection, Union: o.Union, Jaccard: o.Jaccard, OnlyA: a.Minus(b), OnlyB: b.Minus(a)}
 	inA, inB, both := make([]int, layers), make([]int, layers), make([]int, layers)
@@ -46,13 +56,13 @@ func CompareSets(a, b Set, layers, heads int, r stats.Resampling, src stats.Sour
 	for l := range clusters {
 		clusters[l] = l
 	}
-	out.Interval = stats.ClusterBootstrap(clusters, func(members, _ []int) stats.Value {
+	out.Interval = d.layers(clusters, func(members, _ []int) stats.Value {
 		n, u := 0, 0
 		for _, l := range members {
 			n, u = n+both[l], u+inA[l]+inB[l]-both[l]
 		}
 		return share(float64(n), float64(u))
-	}, r, src).Percentile
+	})
 	out.Undefined = string(out.Interval.Why)
 	out.Chance, out.P = chance(inA, inB, heads, o.Intersection)
 	return out
@@ -104,7 +114,7 @@ type ScoreAgreement struct {
 }
 
 // CompareScores compares scores of one shape. Heads without one of the scores are left out. It panics if the shapes differ.
-func CompareScores(a, b Scores, r stats.Resampling, src stats.Source) ScoreAgreement {
+func CompareScores(a, b Scores, d Drawing) ScoreAgreement {
 	a.mustMatch(b)
 	var x, y []float64
 	var layers []int
@@ -115,22 +125,22 @@ func CompareScores(a, b Scores, r stats.Resampling, src stats.Source) ScoreAgree
 			continue
 		}
 		x, y, layers = append(x, v), append(y, b.Data[i]), append(layers, i/a.Heads)
-		if d := math.Abs(v - b.Data[i]); d > worst {
+		if gap := math.Abs(v - b.Data[i]); gap > worst {
 			h := a.head(i)
-			worst, out.Largest, out.At = d, stats.Number(d), &h
+			worst, out.Largest, out.At = gap, stats.Number(gap), &h
 		}
 	}
 	out.N = len(x)
 	rx, ry := newRanker(x), newRanker(y)
 	out.Spearman = stats.Spearman(x, y).R
 	out.InLayers = stats.SpearmanByLayer(x, y, layers).RankDemean
-	out.Interval = stats.ClusterBootstrap(layers, func(members, _ []int) stats.Value {
+	out.Interval = d.layers(layers, func(members, _ []int) stats.Value {
 		return stats.Pearson(rx.ranks(members), ry.ranks(members)).R
-	}, r, src).Percentile
-	src.Stream++
-	out.InInterval = stats.ClusterBootstrap(layers, func(members, ids []int) stats.Value {
+	})
+	d.Stream++
+	out.InInterval = d.layers(layers, func(members, ids []int) stats.Value {
 		return stats.Pearson(lessMeans(rx.ranks(members), ids), lessMeans(ry.ranks(members), ids)).R
-	}, r, src).Percentile
+	})
 	for _, why := range []stats.Undefined{out.Spearman.Why(), out.Interval.Why, out.InLayers.Why(), out.InInterval.Why} {
 		if out.Undefined == "" {
 			out.Undefined = string(why)

@@ -9,7 +9,7 @@ import (
 	"github.com/headscope/headscope/stats"
 )
 
-var drawn = stats.Resampling{N: 200, Level: 0.95}
+var drawn = Drawing{stats.Resampling{N: 200, Level: 0.95}, stats.Source{Seed: 1}}
 
 // setOf draws k heads of a layer each.
 func setOf(rng *rand.Rand, perLayer []int, heads int) Set {
@@ -79,18 +79,18 @@ func TestCompareSets(t *testing.T) {
 		per[i] = rng.IntN(4)
 	}
 	a, b := setOf(rng, per, 12), setOf(rng, per, 12)
-	x, y := CompareSets(a, b, 20, 12, drawn, stats.Source{Seed: 1}), CompareSets(b, a, 20, 12, drawn, stats.Source{Seed: 1})
+	x, y := CompareSets(a, b, 20, 12, drawn), CompareSets(b, a, 20, 12, drawn)
 	if x.Jaccard != y.Jaccard || x.Interval != y.Interval || x.P != y.P || !x.OnlyA.Equal(y.OnlyB) {
 		t.Errorf("not symmetric: %+v, %+v", x, y)
 	}
 	if x.Union != x.NA+x.NB-x.Intersection || len(x.OnlyA) != x.NA-x.Intersection || !x.Interval.Contains(x.Jaccard) {
 		t.Errorf("got %+v", x)
 	}
-	self := CompareSets(a, a, 20, 12, drawn, stats.Source{})
+	self := CompareSets(a, a, 20, 12, drawn)
 	if lo, hi := self.Interval.Lo, self.Interval.Hi; self.Jaccard != 1 || lo != 1 || hi != 1 || self.P > 1e-6 {
 		t.Errorf("with itself: %+v", self)
 	}
-	empty := CompareSets(nil, Set{}, 20, 12, drawn, stats.Source{})
+	empty := CompareSets(nil, Set{}, 20, 12, drawn)
 	if empty.Jaccard != 1 || empty.Interval.Why == "" || empty.Undefined == "" || empty.P != 1 {
 		t.Errorf("two empty sets: %+v", empty)
 	}
@@ -103,7 +103,7 @@ func TestCompareScores(t *testing.T) {
 		a.Data[i] = rng.Float64()
 		b.Data[i] = math.Exp(a.Data[i]) // the same order
 	}
-	x := CompareScores(a, b, drawn, stats.Source{})
+	x := CompareScores(a, b, drawn)
 	if r, ok := x.Spearman.Get(); !ok || math.Abs(r-1) > 1e-12 || x.N != 48 || math.Abs(x.Interval.Lo-1) > 1e-12 {
 		t.Errorf("a monotone function: %+v", x)
 	}
@@ -111,18 +111,18 @@ func TestCompareScores(t *testing.T) {
 	for i := range a.Data {
 		a.Data[i], b.Data[i] = float64(i/8)+0.1*rng.Float64(), float64(i/8)+0.1*rng.Float64()
 	}
-	x = CompareScores(a, b, drawn, stats.Source{})
+	x = CompareScores(a, b, drawn)
 	if x.Spearman.Or(0) < 0.9 || math.Abs(x.InLayers.Or(1)) > 0.4 || !x.InInterval.Contains(0) {
 		t.Errorf("layers alone: %+v", x)
 	}
 	a.Data[3], b.Data[9] = math.NaN(), 99
-	if x = CompareScores(a, b, drawn, stats.Source{}); x.N != 47 || x.At == nil || *x.At != h(1, 1) {
+	if x = CompareScores(a, b, drawn); x.N != 47 || x.At == nil || *x.At != h(1, 1) {
 		t.Errorf("a head without a score: %+v", x)
 	}
 	for i := range a.Data {
 		a.Data[i] = math.NaN()
 	}
-	if x = CompareScores(a, b, drawn, stats.Source{}); x.N != 0 || x.At != nil || x.Undefined == "" || x.Interval.Why == "" {
+	if x = CompareScores(a, b, drawn); x.N != 0 || x.At != nil || x.Undefined == "" || x.Interval.Why == "" {
 		t.Errorf("no scores: %+v", x)
 	}
 }

@@ -41,7 +41,15 @@ func normsVerb() *verb {
 				if o.List, err = listOf(*list); err != nil {
 					return err
 				}
-				return runNorms(ctx, a, operands[0], *out, f.format, o)
+				n, path, err := weightNorms(ctx, operands[0], *out, o)
+				if err != nil {
+					return err
+				}
+				a.note("%s", path)
+				if f.format == "json" {
+					return a.json(n)
+				}
+				return n.Write(a.out)
 			}
 		},
 	}
@@ -65,23 +73,16 @@ func listOf(text string) (*heads.Document, error) {
 	return d, nil
 }
 
-func runNorms(ctx context.Context, a *app, ref, out, format string, o headlists.NormsOptions) (err error) {
+// weightNorms stores the norms of a checkpoint and says where.
+func weightNorms(ctx context.Context, ref, out string, o headlists.NormsOptions) (n *headlists.Norms, path string, err error) {
 	c, err := loader.Open(ref)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
 	defer func() { err = closeAll(err, c) }()
-	n, err := headlists.WeightNorms(ctx, c, o)
-	if err != nil {
-		return listError(err)
+	if n, err = headlists.WeightNorms(ctx, c, o); err != nil {
+		return nil, "", listError(err)
 	}
-	path, err := n.Store(out, c)
-	if err != nil {
-		return err
-	}
-	a.note("%s", path)
-	if format == "json" {
-		return a.json(n)
-	}
-	return n.Write(a.out)
+	path, err = n.Store(out, c)
+	return n, path, err
 }
