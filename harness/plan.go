@@ -308,12 +308,12 @@ func (p *PlanPrompts) overlaps(o *PlanPrompts) bool {
 
 // paths returns where the run's aggregate and its trials lie.
 func (p *Plan) paths(out string, c *loader.Checkpoint, key string) (aggregate, trials string) {
-	base := filepath.Join(out, modelFolder(c), p.Verb+"_"+key)
+	base := filepath.Join(out, ModelFolder(c), p.Verb+"_"+key)
 	return base + ".json", base + ".trials.jsonl"
 }
 
-// modelFolder names a model's results: org__name for a model of the hub cache, else the folder's own name.
-func modelFolder(c *loader.Checkpoint) string {
+// ModelFolder names a model's results: org__name for a model of the hub cache, else the folder's own name.
+func ModelFolder(c *loader.Checkpoint) string {
 	if c.Revision != "" && c.Ref != c.Dir {
 		name, _, _ := strings.Cut(c.Ref, "@")
 		return strings.ReplaceAll(name, "/", "__")

@@ -26,6 +26,11 @@
 //	tied := argmax.TiesAt(10)                   // heads that only the tie-breaker told apart
 //	err = argmax.Heatmap(os.Stdout, heads.HeatmapOptions{Marked: retrieval})
 //
-// The package runs no model. It stands on loader/decoder's value type Head; patch builds edits and control
+// Other people's lists are a [Document], which [ReadDocument] makes of a file in any of the formats and [Encode] writes: published profiles,
+// head scores of Wu et al., QRHead's lists, DuoAttention's gates (of key/value heads), labels, pairs, our results. [CompareSets] and
+// [CompareScores] say how far two of them agree; [Set.LayerProfile], [Set.KVProfile] and [Scores.Concentration] what one looks like;
+// [Set.KVHeads], [Scores.KVMax] and [Scores.KVMean] go from query heads to the key/value heads that they read.
+//
+// The package runs no model. It stands on loader/decoder's value type Head and on stats; patch builds edits and control
 // sets from its sets, and harness joins everything.
 package heads

@@ -66,8 +66,8 @@ func isJSONList(s string) bool {
 	return strings.HasPrefix(inner, "[") || strings.HasPrefix(inner, `"`) || inner == "]"
 }
 
-// ReadSet reads a head list from a file: JSON [[layer, head], ...], a list as [Parse] reads it, or a result of
-// ours, that is a JSON object whose key "heads" holds such a list. Errors name the file.
+// ReadSet reads the heads that a file is about, in any format of [ReadDocument]: a list, a result of ours, a
+// published profile, head scores. Errors name the file.
 func ReadSet(path string) (Set, error) {
 	r, err := ReadRanking(path)
 	return r.Set(), err
@@ -82,31 +82,6 @@ func ReadRanking(path string) (Ranking, error) {
 	r, err := DecodeRanking(b)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return r, nil
-}
-
-// DecodeRanking reads what such a file holds.
-func DecodeRanking(b []byte) (Ranking, error) {
-	text := strings.TrimSpace(string(b))
-	if strings.HasPrefix(text, "{") {
-		return resultHeads([]byte(text))
-	}
-	return ParseRanking(text)
-}
-
-func resultHeads(b []byte) (Ranking, error) {
-	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(b, &doc); err != nil {
-		return nil, err
-	}
-	raw, ok := doc["heads"]
-	if !ok {
-		return nil, errors.New(`no key "heads"`)
-	}
-	var r Ranking
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return nil, fmt.Errorf(`key "heads": %w`, err)
 	}
 	return r, nil
 }

@@ -49,6 +49,9 @@ func (s Set) Union(o Set) Set { return NewSet(append(slices.Clone(s), o...)...) 
 // Intersect returns the heads in both s and o.
 func (s Set) Intersect(o Set) Set { return s.filter(o.Contains) }
 
+// Xor returns the heads that are in one of s and o alone.
+func (s Set) Xor(o Set) Set { return s.Minus(o).Union(o.Minus(s)) }
+
 // Minus returns the heads of s that are not in o.
 func (s Set) Minus(o Set) Set { return s.filter(func(h decoder.Head) bool { return !o.Contains(h) }) }
 
@@ -91,9 +94,7 @@ func (s Set) ByLayer() map[int]Set {
 // with group query heads to a KV head (1 = no sharing). Edits of keys or values act on all of them.
 // It panics if group < 1.
 func (s Set) KVSiblings(group int) Set {
-	if group < 1 {
-		panic(fmt.Sprintf("heads: %d query heads to a KV head", group))
-	}
+	mustGroup(group)
 	var out []decoder.Head
 	for _, h := range s {
 		first := h.Index - h.Index%group

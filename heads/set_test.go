@@ -195,7 +195,7 @@ func TestReadSet(t *testing.T) {
 		}
 	}
 	for text, msg := range map[string]string{
-		`{"detector":"argmax_last"}`: `no key "heads"`,
+		`{"detector":"argmax_last"}`: `the key "detector"`,
 		`{"heads":9}`:                `key "heads"`,
 		`{"heads":null}`:             `key "heads"`,
 		`{"heads":[[1,2]`:            "unexpected end",

@@ -82,6 +82,15 @@ func correlation(r float64, df int) Correlation {
 	return c
 }
 
+// CorrelationP returns the two-sided p of a correlation that is stored without its data: of a t with df degrees of freedom. It is
+// undefined without degrees of freedom and outside [-1, 1].
+func CorrelationP(r float64, df int) Value {
+	if !(math.Abs(r) <= 1) {
+		return NoValue(ReasonNotFinite)
+	}
+	return correlation(r, df).P
+}
+
 // PartialSpearman is the rank correlation inside layers, in both orders of ranking and demeaning. They are two statistics.
 type PartialSpearman struct {
 	DemeanRank Value `json:"rho_demean_rank"` // subtract layer means, rank the residuals, correlate: the published order

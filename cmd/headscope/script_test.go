@@ -41,6 +41,8 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
 			e.Setenv("GOLDEN", goldenDir())
+			e.Setenv("PROFILES", absolute("..", "..", "stats", "testdata", "published-profiles"))
+			e.Setenv("FORMATS", absolute("..", "..", "heads", "testdata", "formats"))
 			e.Setenv("XLA_PLUGIN", plugin)
 			if err := copyFile(filepath.Join("testdata", "tiny", "drop.tokenizer.json"), filepath.Join(e.WorkDir, "drop.tokenizer.json")); err != nil {
 				return err
@@ -58,12 +60,38 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-func goldenDir() string {
-	dir, err := filepath.Abs(filepath.Join("..", "..", "loader", "testdata", "parity"))
+func goldenDir() string { return absolute("..", "..", "loader", "testdata", "parity") }
+
+func absolute(parts ...string) string {
+	dir, err := filepath.Abs(filepath.Join(parts...))
 	if err != nil {
 		panic(err)
 	}
 	return dir
+}
+
+// TestHeadListsDocument: the script runs every command of docs/head-lists.md.
+func TestHeadListsDocument(t *testing.T) {
+	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "head-lists.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(filepath.Join("testdata", "script", "headlists.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(strings.NewReplacer("DIR", "tiny", "RESULT.json", "found.json").Replace(string(doc))) {
+		if command, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/"); ok {
+			n++
+			if !strings.Contains(string(script), "exits 0 "+command) {
+				t.Errorf("%s is not run", command)
+			}
+		}
+	}
+	if n < 14 {
+		t.Errorf("got %d commands", n)
+	}
 }
 
 func writeTiny(dir string) error {

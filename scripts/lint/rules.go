@@ -33,6 +33,8 @@ var rank = map[string]int{
 	"harness":            7,
 	"harness/...":        6,
 	"harness/report":     8,
+	"harness/replicate":  8,
+	"harness/headlists":  8,
 	"cmd/...":            9,
 	"scripts/...":        10,
 }
