@@ -31,7 +31,7 @@ if [ -n "$plain" ]; then
 fi
 if [ -n "$backend" ]; then
 	# shellcheck disable=SC2086
-	run -p 1 -timeout 30m "$@" $backend
+	run -p 2 -timeout 30m "$@" $backend
 fi
 if [ -s "$tmp/notrun" ]; then
 	echo "not run:"
