@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
@@ -114,7 +115,17 @@ func drawControls(p *Plan, shape Shape, d *Detection, target heads.Set, i int) (
 	return c, nil
 }
 
+// controlPool is what sets are drawn from, and in words.
 func controlPool(shape Shape, k *PlanKnockout, d *Detection) (heads.Set, string) {
+	pool, about := flaggedPool(shape, k, d)
+	if len(k.Unreachable) > 0 {
+		pool = slices.DeleteFunc(pool, func(h decoder.Head) bool { return slices.Contains(k.Unreachable, h.Layer) })
+		about += fmt.Sprintf(", outside the %d layers whose window ends before the needle", len(k.Unreachable))
+	}
+	return pool, about
+}
+
+func flaggedPool(shape Shape, k *PlanKnockout, d *Detection) (heads.Set, string) {
 	if d == nil {
 		all := heads.NewScores("none", shape.Layers, shape.Heads)
 		name := "heads of the same layer outside the set"

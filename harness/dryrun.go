@@ -135,7 +135,7 @@ func (s *Study) DryRun(ctx context.Context, calibrate bool) (*Estimate, error) {
 
 func (s *Study) power(d []dryStage) PowerEstimate {
 	p := PowerEstimate{Of: len(s.prompts), Level: level, Power: dryPower, SD: nan, MinDrop: nan, FewestLost: stats.FewestDiscordant(1 - level), Controls: []ControlPower{}}
-	p.MinDropSD = Number(stats.MinDetectable(p.Of, dryPower, level))
+	p.MinDropSD = Number(stats.DetectableMean(p.Of, dryPower, 1-level).Or(math.NaN()))
 	p.EnoughPrompts = p.Of >= p.FewestLost
 	k := s.Plan.Knockout
 	if k == nil || !s.knocksOut() {

@@ -3,6 +3,7 @@ package harness
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
@@ -70,7 +71,11 @@ func (s *Study) guessedConditions() []condition {
 		}
 		for i := range count {
 			hs := set(i)
-			out = append(out, condition{name: fmt.Sprintf("set%d@%s", i, scope), edits: patch.ZeroHeads(hs, scope), heads: hs, scope: scope})
+			c := condition{name: fmt.Sprintf("set%d@%s", i, scope), edits: patch.ZeroHeads(hs, scope), heads: hs, scope: scope}
+			if n := k.Controls[scope]; i > 0 && i <= len(k.Pools)*n { // the controls stand behind the set itself, pool by pool
+				c.scoreOnly = (i-1)%n >= k.Decoded && !s.Plan.FullAnswers
+			}
+			out = append(out, c)
 		}
 	}
 	for _, c := range s.Plan.Conditions {
@@ -83,7 +88,11 @@ func (s *Study) guessedConditions() []condition {
 func (c *condition) firstRow(p *Prompt) int {
 	first := -1
 	for _, e := range c.edits {
-		if rows, err := e.Scope.Resolve(len(p.IDs), p.Question); err == nil && (first < 0 || rows.Lo < first) {
+		rows, err := e.Scope.Resolve(len(p.IDs), p.Question)
+		if e.Op == decoder.OpOwnMean {
+			rows.Lo = 0 // the mean takes the whole pass
+		}
+		if err == nil && (first < 0 || rows.Lo < first) {
 			first = rows.Lo
 		}
 	}
@@ -139,9 +148,13 @@ func (st *dryStage) estimate(s *Study) StageEstimate {
 			w.WholeTokens += int64(n)
 			w.WholeFLOPs += g.rows(n, n, share) + g.output*float64(answer+1)
 		}
-		base := false
+		base, decoded, donor := false, 0, false
 		for i := range st.conds {
 			c := &st.conds[i]
+			if !c.scoreOnly {
+				decoded++
+			}
+			donor = donor || slices.ContainsFunc(c.edits, func(e decoder.Edit) bool { return e.Op == decoder.OpPatch })
 			lo := c.firstRow(p)
 			switch {
 			case lo < 0:
@@ -164,8 +177,11 @@ func (st *dryStage) estimate(s *Study) StageEstimate {
 		if base {
 			whole(1)
 		}
-		w.DecodeTokens = int64(len(st.conds) * maxNew)
-		w.DecodeFLOPs = float64(len(st.conds)) * (g.rows(maxNew, t+maxNew, 1) + g.output*float64(maxNew))
+		if donor {
+			whole(1)
+		}
+		w.DecodeTokens = int64(decoded * maxNew)
+		w.DecodeFLOPs = float64(decoded) * (g.rows(maxNew, t+maxNew, 1) + g.output*float64(maxNew))
 		e.Work.add(w)
 	}
 	return e

@@ -23,8 +23,14 @@ func TestImpossibleEdits(t *testing.T) {
 		{"zero_planes:L0H1:8", "plane 8 does not exist: the model has planes 0-7"},
 		{"zero_planes:L0H1:-1", "plane -1 does not exist"},
 		{"zero_planes:L0H1:fast18", "rotates 16 dimensions"},
-		{"zero:L0H1 scale=2:L1H1,L0H1@last", "head L0H1: zero at scope all and scale at scope last"},
-		{"uniform:L0H1@question temperature=2:L0H1", "head L0H1: uniform at scope question and temperature at scope all"},
+		{"freeze:L0H1:slow16 swap=theta500:L0H1 legacy:L0H2:0+7 own_mean:L0H3 streaming=4+8:L1H0", ""},
+		{"freeze:L0H1:slow18", "rotates 16 dimensions"},
+		{"freeze:L0H1:mid4 freeze:L0H2:random8/3 freeze:L0H3:window0-7 swap=yarn2/256:L1H1", ""},
+		{"freeze:L0H1:window0-8", "ranks 0-7"},
+		{"swap=moved64/8:L0H1", "planes 0-7"},
+		{"swap=nope:L0H1 swap=times2:L0H1", "two edits give the head its table"},
+		{"zero:L0H1 scale=2:L1H1,L0H1@last", "head L0H1: two edits with different scopes at one site"},
+		{"uniform:L0H1@question temperature=2:L0H1", "head L0H1: two edits with different scopes at one site"},
 	} {
 		var edits []decoder.Edit
 		for _, s := range strings.Fields(test.edits) {
@@ -36,7 +42,7 @@ func TestImpossibleEdits(t *testing.T) {
 		}
 		err := checkEdits(&c.Spec, edits)
 		if err == nil {
-			err = checkRows(edits, 20, 10)
+			err = checkRows(&c.Spec, edits, 20, 10)
 		}
 		var usage *UsageError
 		switch {
@@ -54,7 +60,7 @@ func TestImpossibleEdits(t *testing.T) {
 	}
 	question := same
 	question.Scope = decoder.ScopeQuestion
-	if err := checkRows([]decoder.Edit{same, question}, 20, 19); err != nil {
+	if err := checkRows(&c.Spec, []decoder.Edit{same, question}, 20, 19); err != nil {
 		t.Errorf("two names of one range: %v", err)
 	}
 }

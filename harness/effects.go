@@ -218,10 +218,11 @@ func effects(p *Plan, conds []ConditionResult, controls []Controls) []Effect {
 			test := stats.HeadSetTest(p.drop(c), drops)
 			e.Controls, e.AtLeast = test.Controls, test.AtLeast
 			e.ControlDrop, e.LargestControl = Number(stats.Mean(drops)), Number(slices.Max(drops))
-			switch v := Number(test.P); {
-			case math.IsNaN(test.P):
+			switch p, ok := test.P.Get(); {
+			case !ok:
 				e.Reason = "is undefined: one of the drops is not a number"
 			case test.Controls >= fewestControls:
+				v := Number(p)
 				e.P = &v
 			default:
 				e.Reason = "needs >= 19 controls"

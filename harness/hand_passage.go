@@ -27,6 +27,7 @@ type Passage struct {
 	Answer   []int32     // fed after them; scopes and spans do not count it
 	Tokens   []Token     // of both; Text is empty where the checkpoint has no tokenizer
 	Question int         // first question row, 0 where it is not known
+	Donor    []int32     // of a prompt that has one, as many as IDs
 	Spans    []NamedSpan // what stands where
 	Source   PassageSource
 }
@@ -74,7 +75,7 @@ func (p *Passage) T() int { return len(p.IDs) + len(p.Answer) }
 
 // ask is the passage in the decoder's terms.
 func (p *Passage) ask() *decoder.Prompt {
-	return &decoder.Prompt{IDs: p.IDs, Answer: p.Answer, Question: p.Question}
+	return &decoder.Prompt{IDs: p.IDs, Answer: p.Answer, Question: p.Question, Donor: p.Donor}
 }
 
 // checkEdits refuses edits that the model or the passage cannot take.
@@ -82,7 +83,10 @@ func (p *Passage) checkEdits(s *loader.Spec, edits []decoder.Edit) error {
 	if err := checkEdits(s, edits); err != nil {
 		return err
 	}
-	return checkRows(edits, len(p.IDs), p.Question)
+	if err := checkDonors(edits, p.Donor); err != nil {
+		return err
+	}
+	return checkRows(s, edits, len(p.IDs), p.Question)
 }
 
 // Label is what a token is called in a list: its text in quotes, the tokenizer's name of a token that is not in the text, or its id.
@@ -182,7 +186,7 @@ func promptPassage(c *loader.Checkpoint, r *PassageRequest) (*Passage, error) {
 		return nil, err
 	}
 	prompt := prompts[0]
-	p := &Passage{IDs: prompt.IDs, Question: prompt.Question, Source: PassageSource{"prompt", f.Source, f.SHA256, spec.ID}}
+	p := &Passage{IDs: prompt.IDs, Question: prompt.Question, Donor: prompt.Donor, Source: PassageSource{"prompt", f.Source, f.SHA256, spec.ID}}
 	if p.Tokens, err = Tokenize(c.Tokenizer, spec.Text, spec.AddSpecial == nil || *spec.AddSpecial); err != nil {
 		return nil, err
 	}

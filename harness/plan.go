@@ -115,18 +115,19 @@ type PlanRepeat struct {
 
 // PlanKnockout says which heads are switched off and what they are compared with.
 type PlanKnockout struct {
-	Heads      heads.Ranking         `json:"heads,omitempty"` // given; else those that the detect stage finds
-	Exclude    heads.Set             `json:"exclude,omitempty"`
-	WriteNorm  *heads.Scores         `json:"write_norm,omitempty"`  // sizes to match the controls of given heads on
-	DetectedOn *PlanPrompts          `json:"detected_on,omitempty"` // what given heads were detected on; absent: not known
-	Matching   PlanMatching          `json:"matching"`
-	Top        int                   `json:"top,omitempty"`    // only the best so many
-	Cuts       bool                  `json:"cuts"`             // also without the heads that may be there by chance, and with those one hit short
-	Controls   map[decoder.Scope]int `json:"controls"`         // sets of each pool, by scope
-	Decoded    int                   `json:"decoded_controls"` // sets of each pool and scope whose answers are decoded; the others are scored
-	Auto       bool                  `json:"auto_controls"`    // their number was left to the plan
-	Pools      []string              `json:"pools"`
-	Scopes     []decoder.Scope       `json:"scopes"`
+	Heads       heads.Ranking         `json:"heads,omitempty"`              // given; else those that the detect stage finds
+	Unreachable []int                 `json:"unreachable_layers,omitempty"` // layers whose window ends before the needle of every prompt
+	Exclude     heads.Set             `json:"exclude,omitempty"`
+	WriteNorm   *heads.Scores         `json:"write_norm,omitempty"`  // sizes to match the controls of given heads on
+	DetectedOn  *PlanPrompts          `json:"detected_on,omitempty"` // what given heads were detected on; absent: not known
+	Matching    PlanMatching          `json:"matching"`
+	Top         int                   `json:"top,omitempty"`    // only the best so many
+	Cuts        bool                  `json:"cuts"`             // also without the heads that may be there by chance, and with those one hit short
+	Controls    map[decoder.Scope]int `json:"controls"`         // sets of each pool, by scope
+	Decoded     int                   `json:"decoded_controls"` // sets of each pool and scope whose answers are decoded; the others are scored
+	Auto        bool                  `json:"auto_controls"`    // their number was left to the plan
+	Pools       []string              `json:"pools"`
+	Scopes      []decoder.Scope       `json:"scopes"`
 }
 
 // PlanMatching is the rule by which control sets are drawn.
@@ -218,6 +219,7 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 	}
 	if slices.Contains(o.Stages, StageKnockout) {
 		p.addKnockout(o)
+		p.Knockout.Unreachable = unreachableLayers(m.Spec, tests)
 	}
 	return p, nil
 }
@@ -261,6 +263,18 @@ func (p *Plan) addKnockout(o *Options) {
 	for _, c := range o.Conditions {
 		p.Conditions = append(p.Conditions, NamedEdits{c.Name, decoder.Canonical(c.Edits)})
 	}
+}
+
+// unreachableLayers lists the layers whose window ends before the needle of every prompt. Their heads cannot retrieve, whatever they
+// would like to: as controls they would only make the others look strong.
+func unreachableLayers(s *loader.Spec, tests []*Prompt) []int {
+	var out []int
+	for l := range s.Layers {
+		if !slices.ContainsFunc(tests, func(p *Prompt) bool { return s.Reaches(l, len(p.IDs)-p.Needle[1]) }) {
+			out = append(out, l)
+		}
+	}
+	return out
 }
 
 // unitSize is how many prompts are written, and after an interruption redone, together. More of them fill the decoding batches; so

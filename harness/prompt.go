@@ -20,6 +20,7 @@ type Prompt struct {
 	Code     heads.Span // tokens whose text overlaps the answer in the needle, its leading space included
 	Question int        // first question row, 0 where the file has no question span
 	Answer   []int32    // what the right answer adds after the prompt
+	Donor    []int32    // tokens of the prompt with another code, as many as IDs; nil where the file gives none
 	Decoy    []int32    // what the first decoy would add, as many tokens as Answer; nil where NoDecoy says why
 
 	NoCopy  string // why copy_tf cannot be asked of this prompt; empty where it can
@@ -88,6 +89,15 @@ func tokenizePrompt(s *PromptSpec, tok *tokenizer.Tokenizer) (*Prompt, error) {
 	if in := p.IDs[p.Code[0]:p.Code[1]]; !slices.Equal(in, p.Answer) {
 		p.NoCopy = fmt.Sprintf("the answer's tokens %v are not those in the text, %v", p.Answer, in)
 	}
+	if d := s.Donor; d != nil {
+		enc, err := tok.Encode(d.Text, o)
+		if err != nil {
+			return nil, fmt.Errorf("donor: %w", err)
+		}
+		if p.Donor = enc.IDs; len(p.Donor) != len(p.IDs) {
+			return nil, fmt.Errorf("donor: got %d tokens, want the prompt's %d", len(p.Donor), len(p.IDs))
+		}
+	}
 	return p, p.addDecoy(tok, o)
 }
 
@@ -148,7 +158,7 @@ func (p *Prompt) fits(spec *loader.Spec, maxNew int) error {
 // ask is the prompt in the decoder's terms; the needle is its only span.
 func (p *Prompt) ask() *decoder.Prompt {
 	return &decoder.Prompt{
-		IDs: p.IDs, Question: p.Question, Answer: p.Answer, Decoy: p.Decoy, Draft: p.draft,
+		IDs: p.IDs, Question: p.Question, Answer: p.Answer, Decoy: p.Decoy, Draft: p.draft, Donor: p.Donor,
 		Spans: [][2]int32{{int32(p.Needle[0]), int32(p.Needle[1])}},
 	}
 }

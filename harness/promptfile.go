@@ -33,7 +33,8 @@ type PromptSpec struct {
 	Answer     string
 	AnswerSpan [2]int
 	Decoys     []DecoySpec
-	AddSpecial *bool // nil: as the tokenizer does by default
+	Donor      *DonorSpec // nil: patch edits are refused
+	AddSpecial *bool      // nil: as the tokenizer does by default
 
 	// What a generator says of the prompt; optional.
 	Template string  // wording of needle and question
@@ -52,6 +53,12 @@ const (
 type DecoySpec struct {
 	Answer string `json:"answer"`
 	Span   [2]int `json:"span"`
+}
+
+// DonorSpec is the same prompt with another code: as many tokens, so that head outputs of one fit the rows of the other.
+type DonorSpec struct {
+	Answer string `json:"answer"`
+	Text   string `json:"text"`
 }
 
 // PromptFile is a list of prompts and the hash that stands for it in a plan.
@@ -204,7 +211,7 @@ func parsePrompt(line []byte) (PromptSpec, error) {
 		required bool
 	}{
 		{"text", &p.Text, true}, {needle, &p.Needle, p.Variant == ""}, {answer, &p.Answer, true}, {span, &p.AnswerSpan, false},
-		{"question", &p.Question, false}, {"decoys", &p.Decoys, false}, {"add_special", &p.AddSpecial, false},
+		{"question", &p.Question, false}, {"decoys", &p.Decoys, false}, {"donor", &p.Donor, false}, {"add_special", &p.AddSpecial, false},
 		{"template", &p.Template, false}, {"depth", &p.Depth, false},
 	} {
 		v, ok := raw[f.key]
@@ -328,6 +335,9 @@ func (p *PromptSpec) check() error {
 		if err := p.checkSpan("question", *p.Question); err != nil {
 			return err
 		}
+	}
+	if d := p.Donor; d != nil && (d.Text == "" || d.Text == p.Text) {
+		return errors.New(`key "donor": want {"answer", "text"} with another text than the prompt's`)
 	}
 	for i, d := range p.Decoys {
 		if d.Answer == "" {

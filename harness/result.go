@@ -137,11 +137,11 @@ func undefined(method, reason string) Metric {
 }
 
 func metricOf(e stats.Estimate, method string, of int) Metric {
-	m := Metric{Number(e.Value), Number(e.Lo), Number(e.Hi), method, of, ""}
+	m := Metric{Number(e.Value.Or(math.NaN())), Number(e.Lo), Number(e.Hi), method, of, ""}
 	if of == 1 {
 		m.Low, m.High, m.Reason = nan, nan, "one trial gives no interval"
 	}
-	if math.IsNaN(e.Value) {
+	if e.Why != "" {
 		m.Reason = "no pair of trials is left, or one of them is not a number"
 	}
 	return m

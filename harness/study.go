@@ -67,7 +67,10 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 func (s *Study) checkScopes() error {
 	check := func(edits []decoder.Edit, prompts []*Prompt) error {
 		for _, p := range prompts {
-			if err := checkRows(edits, len(p.IDs), p.Question); err != nil {
+			if err := checkDonors(edits, p.Donor); err != nil {
+				return fmt.Errorf("prompt %s: %w", p.Spec.ID, err)
+			}
+			if err := checkRows(&s.o.Checkpoint.Spec, edits, len(p.IDs), p.Question); err != nil {
 				return fmt.Errorf("prompt %s: %w", p.Spec.ID, err)
 			}
 		}
@@ -85,7 +88,7 @@ func (s *Study) checkScopes() error {
 		return nil
 	}
 	for _, scope := range s.o.Scopes {
-		if err := check([]decoder.Edit{{Scope: scope}}, s.prompts); err != nil {
+		if err := check([]decoder.Edit{{Op: decoder.OpZero, Heads: []decoder.Head{{}}, Scope: scope}}, s.prompts); err != nil {
 			return err
 		}
 	}

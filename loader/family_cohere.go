@@ -9,7 +9,7 @@ func cohere(c *config) Spec {
 		eos: []int32{255001}, bos: []int32{5},
 	}.read(c)
 	s.Norm, s.Norms, s.Parallel = LayerNorm, Norms{PreAttn: true}, ParallelResidual
-	s.Interleaved, s.RotateFloat = true, true
+	s.Interleaved, s.RotateFloat, s.RoundTurns = true, true, true
 	s.LogitScale = c.float("logit_scale", 0.0625)
 	if c.boolean("use_qk_norm", false) {
 		s.QKNorm = QKNormPerHead

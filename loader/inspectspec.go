@@ -70,6 +70,8 @@ type TableInspection struct {
 	ShortWavelengths []float64 `json:"short_wavelengths,omitempty"` // longrope: of passes up to VariesBeyond
 
 	Parameters map[string]float64 `json:"parameters"` // of the type, by config key
+
+	Config rope.Config `json:"-"` // from which the table can be built for another length
 }
 
 func inspectSpec(s *Spec) (SpecInspection, error) {
@@ -133,7 +135,7 @@ func inspectTable(c rope.Config, s *Spec) (TableInspection, error) {
 		return TableInspection{}, err
 	}
 	out := TableInspection{Type: c.Type, Theta: c.Theta, RotaryDim: t.RotaryDim, Scale: t.Scale, VariesBeyond: c.VariesBeyond(),
-		Frequencies: slices.Clone(t.InvFreq), Parameters: map[string]float64{}}
+		Frequencies: slices.Clone(t.InvFreq), Parameters: map[string]float64{}, Config: c}
 	for _, w := range wavelengths(t) {
 		out.Wavelengths = append(out.Wavelengths, w)
 		if w <= float64(s.MaxPositions) {

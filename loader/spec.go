@@ -77,6 +77,7 @@ type Spec struct {
 	Tables      []rope.Config // the rotary tables that layers use
 	Interleaved bool          // planes are neighbours (2i, 2i+1), else halves (i, i+rotary/2)
 	RotateFloat bool          // rotation in float32, q and k cast back after: OLMo, Cohere; else in the model's dtype
+	RoundTurns  bool          // with RotateFloat: cosines and sines are rounded to the model's dtype all the same: Cohere
 	Kinds       []LayerKind   // of each layer
 
 	EOS []int32 // end-of-sequence ids, of generation_config.json if there, else config.json

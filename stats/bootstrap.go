@@ -23,7 +23,7 @@ func (r Resampling) check() {
 
 // Estimate is a value with an interval.
 type Estimate struct {
-	Value float64
+	Value Value
 	Interval
 }
 
@@ -32,24 +32,21 @@ type Estimate struct {
 // (1+Level)/2 quantile (type 7) of the resampled means. The same seed and data give the same bits.
 //
 // The interval answers for a new sample of prompts, not of heads. For one pair it has length zero, which
-// says nothing about certainty. For no pairs, or when either slice holds a NaN, the interval's Why says so and
-// Value and ends are NaN. PairedBootstrap panics if the lengths differ, r.N < 1, or r.Level is not between 0
-// and 1. [Bootstrap] has BCa intervals too.
+// says nothing about certainty. Undefined for no pairs, with a NaN or infinity. PairedBootstrap panics if the
+// lengths differ, r.N < 1, or r.Level is not between 0 and 1. [Bootstrap] has BCa intervals too.
 func PairedBootstrap(before, after []float64, r Resampling, rng *rand.Rand) Estimate {
 	sameLength(len(before), len(after))
 	r.check()
-	diff := make([]float64, len(before))
-	for i := range diff {
-		diff[i] = after[i] - before[i]
+	why := checkData(before, after)
+	if len(before) == 0 {
+		why = ReasonNoData
 	}
-	if len(diff) == 0 {
-		return Estimate{math.NaN(), undefined(ReasonNoData)}
+	if why != "" {
+		return Estimate{NoValue(why), undefined(why)}
 	}
-	if math.IsNaN(Mean(diff)) {
-		return Estimate{math.NaN(), undefined(ReasonMissing)}
-	}
+	diff := differences(after, before)
 	reps := resampledMeans(diff, r.N, func(int, int) int { return rng.IntN(len(diff)) })
-	return Estimate{Mean(diff), percentile(reps, r.Level)}
+	return Estimate{Number(Mean(diff)), percentile(reps, r.Level)}
 }
 
 // resampledMeans returns the means of n resamples of x; draw(b, j) is the index of member j of resample b.

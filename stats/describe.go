@@ -163,8 +163,8 @@ func Describe(x []float64) Description {
 	d.Mean, d.VarN = Number(m+drift/float64(n)), Number(max(ss, 0)/float64(n))
 	d.Var, d.SD = NoValue(ReasonTooFew), NoValue(ReasonTooFew)
 	if n > 1 {
-		d.Var = Number(max(ss, 0) / float64(n-1))
-		d.SD = Number(math.Sqrt(d.Var.Or(0)))
+		v := max(ss, 0) / float64(n-1)
+		d.Var, d.SD = Number(v), Number(math.Sqrt(v))
 	}
 	q := Quantiles(there, 0, 0.5, 1)
 	d.Min, d.Median, d.Max = Number(q[0]), Number(q[1]), Number(q[2])

@@ -28,8 +28,8 @@
 // Conventions. Wrong use by the program (lengths that differ, a level outside (0,1), a negative count)
 // panics with the prefix "stats: ". What is undefined (an empty sample, a constant in a correlation, a NaN
 // in the data) is a [Value] without a number but with an [Undefined] reason, never NaN and never 0. The plain
-// helpers [Mean], [SD], [Quantile] and the float fields of [Interval], [Estimate] and [HeadSetResult] are
-// NaN there; an Interval has its reason beside it. A caller that has failed trials removes the pair before
+// helpers [Mean], [SD] and [Quantile] and the ends of an [Interval] are NaN there; an Interval has its reason
+// beside them. A caller that has failed trials removes the pair before
 // it asks: a failure is not a miss.
 //
 // Permutation tests enumerate up to [MaxExact] arrangements and sample beyond; [Draws] in the result says

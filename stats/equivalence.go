@@ -55,7 +55,7 @@ func EquivalentMeans(d []float64, margin, alpha float64) Equivalence {
 	}
 	df, m := float64(len(d)-1), Mean(d)
 	se := SD(d) / math.Sqrt(float64(len(d)))
-	half := se * studentQuantile(1-alpha, df)
+	half := se * criticalT(alpha, df)
 	e := Equivalence{
 		Difference: Number(m), Margin: margin, Alpha: alpha, PLower: Number(upperT((m+margin)/se, df)), PUpper: Number(upperT((margin-m)/se, df)),
 		Interval: Interval{Lo: m - half, Hi: m + half},
@@ -63,8 +63,6 @@ func EquivalentMeans(d []float64, margin, alpha float64) Equivalence {
 	e.decide()
 	return e
 }
-
-func studentQuantile(p, df float64) float64 { return distuv.StudentsT{Sigma: 1, Nu: df}.Quantile(p) }
 
 // EquivalentProportions tests whether two success rates on the same n prompts are within the margin of each other; b prompts succeed
 // only in the first run, c only in the second, and the difference is (b - c)/n. The tests are Tango's (1998) score tests,
@@ -113,17 +111,5 @@ func (t tango) z(d float64) float64 {
 
 // solve returns the d in [-1, 1] at which z(d) crosses z.
 func (t tango) solve(z float64) float64 {
-	lo, hi := -1.0, 1.0
-	for range 200 {
-		mid := lo + (hi-lo)/2
-		if mid == lo || mid == hi {
-			break
-		}
-		if t.z(mid) > z {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return lo + (hi-lo)/2
+	return bisect(-1, 1, func(d float64) bool { return t.z(d) > z })
 }

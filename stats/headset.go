@@ -11,7 +11,7 @@ type HeadSetResult struct {
 	Observed float64 `json:"observed"` // drop of the set under test
 	Controls int     `json:"controls"` // R, the number of control sets
 	AtLeast  int     `json:"at_least"` // control sets with a drop at least as large
-	P        float64 `json:"p"`        // one-sided; at best 1/(R+1)
+	P        Value   `json:"p"`        // one-sided; at best 1/(R+1)
 }
 
 // HeadSetTest asks whether switching off the chosen heads does more than switching off other heads of the
@@ -26,12 +26,11 @@ type HeadSetResult struct {
 // so that ties which differ only in rounding are ties. The control sets must be distinct draws from the same
 // pool: repeated sets make P too small.
 //
-// A NaN among the drops makes P NaN: a control that failed has to be replaced by another draw, not left out.
-// [CompareHeadSets] says so with a reason.
+// P is undefined with a NaN among the drops: a control that failed has to be replaced by another draw, not left out.
 func HeadSetTest(observed float64, controls []float64) HeadSetResult {
 	r := HeadSetResult{Observed: observed, Controls: len(controls)}
 	if math.IsNaN(observed) || slices.ContainsFunc(controls, math.IsNaN) {
-		r.P = math.NaN()
+		r.P = NoValue(ReasonMissing)
 		return r
 	}
 	largest := math.Abs(observed)
@@ -47,7 +46,7 @@ func HeadSetTest(observed float64, controls []float64) HeadSetResult {
 			r.AtLeast++
 		}
 	}
-	r.P = float64(1+r.AtLeast) / float64(r.Controls+1)
+	r.P = Number(float64(1+r.AtLeast) / float64(r.Controls+1))
 	return r
 }
 
@@ -71,13 +70,13 @@ type HeadSetComparison struct {
 	SE       Value  `json:"se_p_head_set"` // what drawing R sets leaves open
 	AtLeast  int    `json:"at_least"`
 	Controls int    `json:"controls"`
-	Exact    bool   `json:"exact"`       // the controls are all sets that the pool allows
-	Smallest Value  `json:"smallest_p"`  // 1/(R+1): no result can be below it
-	About    string `json:"about"`       // "heads and prompts"
-	McNemarP Value  `json:"p_mcnemar"`   // did these heads matter on other prompts? For outcomes 0 and 1; says nothing about other heads
-	Lost     int    `json:"lost"`        // of McNemar's test
-	Gained   int    `json:"gained"`      //
-	Mixed    Mixed  `json:"mixed_95_ci"` // by how much, over prompts and control sets at once
+	Exact    bool   `json:"exact"`      // the controls are all sets that the pool allows
+	Smallest Value  `json:"smallest_p"` // 1/(R+1): no result can be below it
+	About    string `json:"about"`      // "heads and prompts"
+	McNemarP Value  `json:"p_mcnemar"`  // did these heads matter on other prompts? For outcomes 0 and 1; says nothing about other heads
+	Lost     int    `json:"lost"`       // of McNemar's test
+	Gained   int    `json:"gained"`     //
+	Mixed    Mixed  `json:"mixed"`      // by how much, over prompts and control sets at once
 }
 
 // Mixed is the interval of Excess from resampling prompts and, independently, control sets.
@@ -123,7 +122,7 @@ func CompareHeadSets(h HeadSets, r Resampling, src Source) HeadSetComparison {
 	}
 	t := HeadSetTest(Mean(drops), means)
 	out.Drop, out.ControlDrop, out.Excess = Number(t.Observed), Number(Mean(means)), Number(t.Observed-Mean(means))
-	out.P, out.AtLeast, out.Smallest = Number(t.P), t.AtLeast, Number(1/float64(t.Controls+1))
+	out.P, out.AtLeast, out.Smallest = t.P, t.AtLeast, Number(1/float64(t.Controls+1))
 	out.SE = Draws{Exact: out.Exact, N: t.Controls}.se(out.P)
 	out.McNemarP = NoValue(ReasonNotBinary)
 	if before, ok := binary(h.Baseline); ok {

@@ -154,6 +154,19 @@ func TestPowerOfMean(t *testing.T) {
 			}
 		}
 	}
+	// scipy 1.17.1: the same integral over the normal part of T, by quad, solved by brentq. Effects of many deviations, and critical
+	// values far out.
+	for _, c := range []struct {
+		n               int
+		power, alpha, d float64
+	}{
+		{3, .8, .001, 23.16061335627847}, {3, .99, .05 / 84, 50.78710002719407}, {4, .8, .001, 8.078626611002429}, {5, .9, 1e-8, 97.60885692344857},
+		{2, .95, .005, 176.46056959308999}, {3, .95, 1e-4, 99.92967623378176}, {100000, .8, 1e-8, 0.020785302451911392}, {1000000, .8, 1e-8, 0.006572404063342959},
+	} {
+		if d := DetectableMean(c.n, c.power, c.alpha).Or(0); math.Abs(d-c.d) > 1e-8*c.d {
+			t.Errorf("n = %d, power %v, alpha %v: detectable %v, want %v", c.n, c.power, c.alpha, d, c.d)
+		}
+	}
 	for _, n := range []int{2, 3, 5, 1000, 100000} {
 		d, ok := DetectableMean(n, 0.8, 0.05).Get()
 		if p := PowerOfMean(n, d, 0.05).Or(0); !ok || math.Abs(p-0.8) > 1e-6 {

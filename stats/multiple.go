@@ -15,7 +15,7 @@ type Adjusted struct {
 
 // Reject tells of each test whether it is significant at level alpha: adjusted p <= alpha. It panics unless 0 < alpha < 1.
 func (a Adjusted) Reject(alpha float64) []bool {
-	checkLevel(alpha)
+	checkAlpha(alpha)
 	out := make([]bool, len(a.P))
 	for i, v := range a.P {
 		p, ok := v.Get()

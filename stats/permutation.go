@@ -299,7 +299,7 @@ func LogVarianceRatio(x, y []float64, s Sampling) VarianceRatio {
 		count.add(t)
 	})
 	r.Permutation = count.result(d)
-	none := NoValue(ReasonNotFinite)
+	none := NoValue(ReasonNoMoments)
 	r.PCentred, r.SE, r.CountCentred = none, none, 0
 	r.NullMean, r.NullSD, r.Z = none, none, none
 	return r

@@ -4,25 +4,21 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/integrate/quad"
 	"gonum.org/v1/gonum/mathext"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// MinDetectable returns the smallest true mean of n paired differences, in units of their standard deviation, that a two-sided t test
-// at 1-level finds with the given power, from the noncentral t distribution. It is NaN for n < 2; [DetectableMean] says so with a
-// reason. MinDetectable panics unless 0 < level < 1 and 0.5 <= power < 1.
-func MinDetectable(n int, power, level float64) float64 {
-	return DetectableMean(n, power, 1-level).Or(math.NaN())
-}
-
 func checkPower(power, alpha float64) {
-	checkLevel(1 - alpha)
+	checkAlpha(alpha)
 	if !(power >= 0.5 && power < 1) {
 		panic(fmt.Sprintf("stats: power %g is not in [0.5, 1)", power))
 	}
 }
 
-// DetectableMean is [MinDetectable] at alpha = 1 - level. Undefined for n < 2.
+// DetectableMean returns the smallest true mean of n paired differences, in units of their standard deviation, that a two-sided t test
+// at alpha finds with the given power, from the noncentral t distribution. Undefined for n < 2. It panics unless 0 < alpha < 1 and
+// 0.5 <= power < 1.
 func DetectableMean(n int, power, alpha float64) Value {
 	checkPower(power, alpha)
 	if n < 2 {
@@ -30,7 +26,7 @@ func DetectableMean(n int, power, alpha float64) Value {
 	}
 	hi := 1.0
 	for PowerOfMean(n, hi, alpha).Or(1) < power {
-		if hi *= 2; hi > 1e9 {
+		if hi *= 2; hi > 1e20 {
 			return NoValue(ReasonNoSuchEffect)
 		}
 	}
@@ -40,33 +36,23 @@ func DetectableMean(n int, power, alpha float64) Value {
 // PowerOfMean returns the probability that a two-sided t test at alpha of n paired differences finds a true mean of d standard
 // deviations: of |T| > t_{1-alpha/2, n-1} for T noncentral with d sqrt(n). Undefined for n < 2. It panics unless 0 < alpha < 1.
 func PowerOfMean(n int, d, alpha float64) Value {
-	checkLevel(1 - alpha)
+	checkAlpha(alpha)
 	if n < 2 {
 		return NoValue(ReasonTooFew)
 	}
 	df, shift := float64(n-1), math.Abs(d)*math.Sqrt(float64(n))
-	critical := studentQuantile(1-alpha/2, df)
-	if shift > critical+40 {
-		return Number(1) // the noncentral series has no digits left there
+	critical := criticalT(alpha/2, df)
+	if shift > 37 {
+		// The series of NoncentralT starts from exp(-shift^2/2), which is 0 soon after. T > critical where the normal part z of T
+		// makes sqrt(chi2/df) < (shift+z)/critical; the other tail is below 1e-300.
+		power := quad.Fixed(func(z float64) float64 {
+			ratio := (shift + z) / critical
+			return distuv.UnitNormal.Prob(z) * distuv.ChiSquared{K: df}.CDF(df*ratio*ratio)
+		}, -9, 9, 100, quad.Legendre{}, 0)
+		return Number(min(1, power))
 	}
 	t := distuv.NoncentralT{Nu: df, Mu: shift}
 	return Number(max(0, min(1, 1-t.CDF(critical)+t.CDF(-critical))))
-}
-
-// bisect returns where below turns from true to false between lo and hi, to ten digits.
-func bisect(lo, hi float64, below func(float64) bool) float64 {
-	for range 200 {
-		mid := lo + (hi-lo)/2
-		if hi-lo <= 1e-10*hi || mid == lo || mid == hi {
-			break
-		}
-		if below(mid) {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	return hi
 }
 
 // DetectableLoss returns the smallest share of n prompts that an edit has to lose, more than it gains, for a two-sided exact McNemar
@@ -90,7 +76,7 @@ func DetectableLoss(n int, gained, power, alpha float64) Value {
 // that of a rejection with binomial(m, lost/(lost+gained)). It panics unless n >= 0, the shares are >= 0 and add up to at most 1,
 // and 0 < alpha < 1.
 func PowerOfLoss(n int, lost, gained, alpha float64) float64 {
-	checkLevel(1 - alpha)
+	checkAlpha(alpha)
 	if n < 0 || !(lost >= 0 && gained >= 0 && lost+gained <= 1+epsilon) {
 		panic("stats: PowerOfLoss needs n >= 0 and shares that add up to at most 1")
 	}
@@ -151,7 +137,7 @@ func binomialCDF(k, n int, p float64) float64 {
 // FewestDiscordant returns the smallest number of discordant pairs, all of one kind, whose exact McNemar test has a two-sided p of at
 // most alpha: 6 for 0.05. FewestDiscordant panics unless 0 < alpha < 1.
 func FewestDiscordant(alpha float64) int {
-	checkLevel(1 - alpha)
+	checkAlpha(alpha)
 	for b := 1; ; b++ {
 		if McNemar(b, 0).P <= alpha {
 			return b

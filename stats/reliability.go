@@ -97,8 +97,8 @@ func SplitHalf(scores [][]float64, s Sampling) SplitHalfResult {
 		return r.without(ReasonNoVariation)
 	}
 	mean := Mean(pearson)
-	r.Pearson, r.Spearman, r.SpearmanBrown = Number(mean), Number(Mean(spearman)), NoValue(ReasonNotFinite)
-	r.Range = undefined(ReasonNotFinite)
+	r.Pearson, r.Spearman, r.SpearmanBrown = Number(mean), Number(Mean(spearman)), NoValue(ReasonOppositeHalves)
+	r.Range = undefined(ReasonOppositeHalves)
 	if mean > -1+1e-12 {
 		r.SpearmanBrown = Number(2 * mean / (1 + mean))
 	}

@@ -18,7 +18,33 @@ func upperT(t, df float64) float64 { return distuv.StudentsT{Sigma: 1, Nu: df}.S
 
 func upperF(f, d1, d2 float64) float64 { return mathext.RegIncBeta(d2/2, d1/2, d2/(d1*f+d2)) }
 
-func lowerF(f, d1, d2 float64) float64 { return distuv.F{D1: d1, D2: d2}.CDF(f) }
+func lowerF(f, d1, d2 float64) float64 { return mathext.RegIncBeta(d1/2, d2/2, d1/(d1+d2/f)) }
+
+// criticalT is the t with P(T >= t) = tail < 1/2. Gonum's quantile is far off for 1e5 degrees of freedom and a tail of 1e-8.
+func criticalT(tail, df float64) float64 {
+	hi := 1.0
+	for upperT(hi, df) > tail {
+		hi *= 2
+	}
+	return bisect(0, hi, func(t float64) bool { return upperT(t, df) > tail })
+}
+
+// bisect returns, to the last bit, where below turns from true to false between lo and hi.
+func bisect(lo, hi float64, below func(float64) bool) float64 {
+	mid := lo + (hi-lo)/2
+	for range 200 { // more only where it is at 0
+		if mid <= lo || mid >= hi {
+			break
+		}
+		if below(mid) {
+			lo = mid
+		} else {
+			hi = mid
+		}
+		mid = lo + (hi-lo)/2
+	}
+	return mid
+}
 
 func upperChi2(x, df float64) float64 { return distuv.ChiSquared{K: df}.Survival(x) }
 

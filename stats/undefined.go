@@ -3,6 +3,7 @@ package stats
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 )
 
@@ -42,6 +43,8 @@ const (
 	ReasonZeroPerplexity  Undefined = "baseline perplexity is 0"
 	ReasonNoSuchEffect    Undefined = "no effect, however large, reaches that power"
 	ReasonNotBinary       Undefined = "outcomes that are not 0 or 1"
+	ReasonOppositeHalves  Undefined = "halves that correlate at -1"
+	ReasonNoMoments       Undefined = "the null distribution has no finite mean"
 	ReasonExact           Undefined = "every arrangement was enumerated"
 )
 
@@ -87,6 +90,15 @@ func (v Value) String() string {
 		return "undefined: " + string(v.why)
 	}
 	return fmt.Sprintf("%g", v.x)
+}
+
+// Format prints the number as the verb (%.3f, %g) asks, or what String gives where there is none.
+func (v Value) Format(s fmt.State, verb rune) {
+	if v.why != "" || verb == 's' {
+		_, _ = io.WriteString(s, v.String())
+		return
+	}
+	fmt.Fprintf(s, fmt.FormatString(s, verb), v.x)
 }
 
 // MarshalJSON writes the number, or null.

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -66,6 +67,13 @@ func TestReasons(t *testing.T) {
 		{"retest", TestRetest(flat, flat).ICC, ReasonNoVariation},
 		{"split", SplitHalf([][]float64{{1, 1}, {1, 1}}, s).Pearson, ReasonNoVariation},
 		{"split one head", SplitHalf([][]float64{{1}, {2}}, s).Pearson, ReasonTooFew},
+		{"split opposite", SplitHalf([][]float64{{1, 2}, {2, 1}}, s).SpearmanBrown, ReasonOppositeHalves},
+		{"paired bootstrap", PairedBootstrap(nil, nil, r, s.Rand()).Value, ReasonNoData},
+		{"paired bootstrap NaN", PairedBootstrap(three, holed, r, s.Rand()).Value, ReasonMissing},
+		{"paired bootstrap infinite", PairedBootstrap(two, []float64{1, inf}, r, s.Rand()).Value, ReasonNotFinite},
+		{"variance ratio moments", LogVarianceRatio(two, three, s).NullMean, ReasonNoMoments},
+		{"describe out of range", Describe([]float64{1e308, 1e308}).SD, ReasonNotFinite},
+		{"head set", HeadSetTest(1, holed).P, ReasonMissing},
 		{"head sets", CompareHeadSets(HeadSets{}, r, Source{}).P, ReasonNoData},
 		{"gini", Gini(holed), ReasonMissing},
 		{"signature", FrequencyCentre(two, two, 0).Centre, ReasonNoDrop},
@@ -80,6 +88,9 @@ func TestReasons(t *testing.T) {
 	}
 	if v := Number(2.5); v.Why() != "" || v.Or(1) != 2.5 || v.String() != "2.5" {
 		t.Errorf("got %v", v)
+	}
+	if got := fmt.Sprintf("%.3f|%6.1f|%v|%s|%.2f", Number(2.5), Number(-1), Number(0.25), Number(3), NoValue(ReasonNoData)); got != "2.500|  -1.0|0.25|3|undefined: no data" {
+		t.Errorf("got %s", got)
 	}
 	if !panics(func() { NoValue("") }) {
 		t.Error("undefined without a reason")
@@ -114,6 +125,7 @@ func TestMisusePanics(t *testing.T) {
 		"p above 1":             func() { Holm([]float64{1.5}) },
 		"p below 0":             func() { BenjaminiHochberg([]float64{-0.1}) },
 		"alpha":                 func() { Holm(two[:1]).Reject(1) },
+		"alpha of power":        func() { PowerOfMean(3, 1, 0) },
 		"F ratio":               func() { FFromRatio(-1, 2, 2) },
 		"F df":                  func() { FFromRatio(1, 0, 2) },
 		"welch summary":         func() { WelchSummary(Summary{0, -1, 3}, Summary{}) },

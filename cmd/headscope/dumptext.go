@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/harness"
-	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 )
 
@@ -116,7 +115,7 @@ func (p *passageFlags) with(a *app, verb string, operands []string, fn func(*ope
 	if err != nil {
 		return err
 	}
-	c, err := loader.Open(ref)
+	c, err := p.checkpoint(ref)
 	if err != nil {
 		return err
 	}

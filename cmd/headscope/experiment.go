@@ -81,7 +81,7 @@ func (e *experimentFlags) prepare(ctx context.Context, a *app, ref string, o *ha
 		}
 		*f.to = (*f.to).Limit(e.limit)
 	}
-	c, err := loader.Open(ref)
+	c, err := e.checkpoint(ref)
 	if err != nil {
 		return nil, err
 	}

@@ -22,19 +22,27 @@ func closeAll(err error, list ...io.Closer) error {
 
 func inspectVerb() *verb {
 	return &verb{
-		name: "inspect", operands: "MODEL", summary: "what a checkpoint is, from its config and headers; reads no weights",
-		details: "A folder with no more than config.json will do. What would be refused is said at the end, and the exit code is that of opening it.",
+		name: "inspect", operands: "[MODEL]", summary: "what a checkpoint is, from its config and headers; reads no weights",
+		details: "A folder with no more than config.json will do. What would be refused is said at the end, and the exit code is that of opening it.\n\n" + tableDetails(),
 		flags: func(fs *pflag.FlagSet) action {
 			var f formatFlags
 			f.add(fs)
 			families := fs.Bool("families", false, "list the architectures that can be read; takes no MODEL")
-			length := fs.Int("length", 0, "reckon memory for N tokens; default the longest sequence of the checkpoint")
+			length := fs.Int("length", 0, "reckon memory for N tokens, default the longest sequence of the checkpoint; with --table, go through distances up to N")
+			t := tableFlags{}
+			t.add(fs)
 			return func(_ context.Context, a *app, operands []string) error {
 				if err := f.check(); err != nil {
 					return err
 				}
 				if *length < 0 {
 					return &usageError{fmt.Errorf("--length %d", *length), "want a number of tokens"}
+				}
+				if err := t.check(*families); err != nil {
+					return err
+				}
+				if t.table != "" {
+					return t.inspect(a, operands, *length, f.format)
 				}
 				if *families {
 					return listFamilies(a, operands, f.format)

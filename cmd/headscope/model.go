@@ -10,6 +10,7 @@ import (
 	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/loader/rope"
 )
 
 // deviceFlags choose where graphs run.
@@ -58,11 +59,13 @@ func (d *deviceFlags) bytes() (int64, error) {
 // modelFlags choose how a checkpoint is run.
 type modelFlags struct {
 	deviceFlags
-	dtype string
+	dtype   string
+	invFreq string
 }
 
 func (m *modelFlags) add(fs *pflag.FlagSet) {
 	fs.StringVar(&m.dtype, "dtype", "auto", "auto (the checkpoint's), float32 or bfloat16")
+	fs.StringVar(&m.invFreq, "inv-freq-from", "", "a table FILE.json whose frequencies take the place of the checkpoint's; `inspect --table NAME --out FILE.json` writes one")
 	m.deviceFlags.add(fs)
 }
 
@@ -98,7 +101,7 @@ func (m *modelFlags) open(a *app, ref string) (*opened, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	c, err := loader.Open(ref)
+	c, err := m.checkpoint(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +110,25 @@ func (m *modelFlags) open(a *app, ref string) (*opened, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return &opened{c, model}, nil
+}
+
+// checkpoint opens the checkpoint, with another rotary table if one is given.
+func (m *modelFlags) checkpoint(ref string) (*loader.Checkpoint, error) {
+	var table *rope.File
+	if m.invFreq != "" {
+		var err error
+		if table, err = rope.ReadFile(m.invFreq); err != nil {
+			return nil, advise(fmt.Errorf("--inv-freq-from: %w", err), tableFileForm)
+		}
+	}
+	c, err := loader.Open(ref)
+	if err != nil || table == nil {
+		return c, err
+	}
+	if err := c.UseTable(table); err != nil {
+		return nil, errors.Join(&usageError{fmt.Errorf("--inv-freq-from: %s: %w", m.invFreq, err), "`headscope inspect MODEL` prints the planes of its tables"}, c.Close())
+	}
+	return c, nil
 }
 
 func (m *modelFlags) model(a *app, c *loader.Checkpoint) (*decoder.Model, error) {

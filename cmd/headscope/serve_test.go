@@ -177,7 +177,7 @@ func TestServeErrors(t *testing.T) {
 	s := serve(t, model)
 	for request, args := range map[string][]string{
 		`"op": "logits", "text": "a", "edits": ["zero:L3H0"]`:              {"logits", model, "a", "--edit", "zero:L3H0"},
-		`"op": "logits", "text": "a", "edits": ["freeze:L0H1:slow16"]`:     {"logits", model, "a", "--edit", "freeze:L0H1:slow16"},
+		`"op": "logits", "text": "a", "edits": ["freeze:L0H1:slow18"]`:     {"logits", model, "a", "--edit", "freeze:L0H1:slow18"},
 		`"op": "logits", "text": "a", "edits": ["zero"]`:                   {"logits", model, "a", "--edit", "zero"},
 		`"op": "logits", "text": "a", "edits": ["zero:L0H1@question"]`:     {"logits", model, "a", "--edit", "zero:L0H1@question"},
 		`"op": "logits", "text": ""`:                                       {"logits", model, ""},

@@ -16,8 +16,8 @@ type sampleInput struct {
 }
 
 type levelInput struct {
-	K     int     `json:"k" is:"an integer, the successes" min:"0"`
-	N     int     `json:"n" is:"an integer, the trials" min:"0"`
+	K     int     `json:"k" is:"an integer, the successes" min:"0" max:"100000000"`
+	N     int     `json:"n" is:"an integer, the trials" min:"0" max:"100000000"`
 	Level float64 `json:"level" is:"a confidence level between 0 and 1" opt:""`
 }
 

@@ -20,6 +20,7 @@ import (
 // Tolerances against the stored float32 reference of transformers on SmolLM2-135M-Instruct.
 const (
 	tolLogProb   = 1e-3 // log-probability of a code token
+	tolNLL       = 1e-4 // mean negative log-likelihood of a text
 	tolMass      = 1e-5
 	nearTie      = 1e-3 // greedy ids may differ where the reference's own margin is below this
 	tolRounding  = 5e-6 // matrices are stored with six decimals
@@ -36,14 +37,30 @@ type smolPrompt struct {
 
 type smolIntervention struct {
 	Kind    string
-	Heads   []decoder.Head
+	Heads   smolHeads
 	Planes  []int
+	Table   []float64
 	N       int
 	LogProb [][]float64 `json:"code_logprob"`
 	Greedy  [][]int32   `json:"greedy_ids"`
 	Margin  []float64   `json:"greedy_min_margin"`
 	Recall  float64
 	NLL     []float64 `json:"nll"`
+}
+
+// smolHeads are a list, or "all" for every head.
+type smolHeads []decoder.Head
+
+func (h *smolHeads) UnmarshalJSON(b []byte) error {
+	if string(b) != `"all"` {
+		return json.Unmarshal(b, (*[]decoder.Head)(h))
+	}
+	for l := range 30 {
+		for i := range 9 {
+			*h = append(*h, decoder.Head{Layer: l, Index: i})
+		}
+	}
+	return nil
 }
 
 type smolReference struct {
@@ -321,7 +338,7 @@ func compareScores(t *testing.T, got heads.Scores, want [][]float64, tolerance f
 }
 
 // quickInterventions are asked of one prompt where the slow tests are left out.
-var quickInterventions = []string{"baseline", "knockout/argmax>=0.1", "q_zero/k16/low"}
+var quickInterventions = []string{"baseline", "knockout/argmax>=0.1", "q_zero/k16/low", "freeze/k16/low"}
 
 // testInterventions compares knock-outs, their stored controls and zeroed query planes: log-probabilities and greedy ids.
 func (s *smol) testInterventions(t *testing.T) {
@@ -331,9 +348,6 @@ func (s *smol) testInterventions(t *testing.T) {
 		var kind struct{ Kind string }
 		if err := json.Unmarshal(raw, &kind); err != nil {
 			t.Fatal(err)
-		}
-		if kind.Kind != "none" && kind.Kind != "knockout" && kind.Kind != "q_zero" {
-			continue // edits of a later version
 		}
 		if !slow() && !slices.Contains(quickInterventions, name) {
 			continue
@@ -360,10 +374,39 @@ func (s *smol) testInterventions(t *testing.T) {
 			conds = append(conds, ivs[name].condition())
 		}
 		replies := s.ask(t, n, conds, false)
+		if slow() {
+			s.compareNLL(t, ivs, group, conds)
+		}
 		for c, name := range group {
 			t.Run(fmt.Sprintf("%s_n%d", name, n), func(t *testing.T) { compareReplies(t, ivs[name], replies, c) })
 		}
 	}
+}
+
+// compareNLL compares the mean negative log-likelihood of each text's tokens under each edit.
+func (s *smol) compareNLL(t *testing.T, ivs map[string]smolIntervention, names []string, conds []decoder.Condition) {
+	t.Helper()
+	worst := 0.0
+	for i, text := range s.ref.Perplexity {
+		p := &decoder.Prompt{IDs: text.IDs[:1], Answer: text.IDs[1:]}
+		err := s.m.Ask(context.Background(), []*decoder.Prompt{p}, conds, decoder.AskOptions{}, func(_, c int, r *decoder.Reply) error {
+			sum := 0.0
+			for _, lp := range r.LogProb {
+				sum -= lp
+			}
+			if want := ivs[names[c]].NLL; len(want) > i {
+				d := math.Abs(sum/float64(len(r.LogProb)) - want[i])
+				if worst = max(worst, d); d > tolNLL {
+					t.Errorf("%s: text %d: nll %g, want %g", names[c], i, sum/float64(len(r.LogProb)), want[i])
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d edits, largest difference of a mean nll %.1e", len(names), worst)
 }
 
 func (iv smolIntervention) condition() decoder.Condition {
@@ -373,6 +416,12 @@ func (iv smolIntervention) condition() decoder.Condition {
 		return decoder.Condition{}
 	case "q_zero":
 		e.Op, e.Planes = decoder.OpZeroPlanes, iv.Planes
+	case "qk_zero":
+		e.Op, e.Planes = decoder.OpLegacy, iv.Planes
+	case "freeze":
+		e.Op, e.Planes = decoder.OpFreeze, iv.Planes
+	case "table":
+		e.Op, e.Table, e.InvFreq = decoder.OpSwap, "reference", iv.Table
 	}
 	return decoder.Condition{Edits: []decoder.Edit{e}}
 }

@@ -163,43 +163,58 @@ func asFloats(x []int32) []float32 {
 
 // TestBitsOfPrefill: on one shape a sequence's numbers depend on nothing but the sequence.
 func TestBitsOfPrefill(t *testing.T) {
-	const bucket = 128
 	onBackends(t, func(t *testing.T, be *Backend) {
 		sameShapeBits(t, be)
 		for _, name := range []string{"float32", "bfloat16"} {
 			m := model(t, be, name)
-			es := edits(t, "zero:L1H2@question", "temperature=2:L0H1", "zero_planes:L2H3:slow8@haystack")
-			a, b := newSequence(1, 50), newSequence(2, 97, es...)
-			c, d := newSequence(3, 33, es[:1]...), newSequence(4, 128)
-			other := newSequence(5, 61, edits(t, "uniform:L0H0,L1H2,L2H1", "scale=-3:L0H0")...)
 			modes := []probeMode{probeStats}
 			if slow() && name == "float32" {
 				modes = []probeMode{probeNone, probeStats, probeRows}
 			}
 			for _, mode := range modes {
 				t.Run(fmt.Sprintf("%s/probe%d", name, mode), func(t *testing.T) {
-					base := prefill(t, m, bucket, mode, []sequence{a, b, c, d})
-					for i, got := range prefill(t, m, bucket, mode, []sequence{a, b, c, d}) {
-						sameBits(t, fmt.Sprintf("rerun, sequence %d", i), got, base[i])
-					}
-					for i, got := range prefill(t, m, bucket, mode, []sequence{d, c, b, a}) {
-						sameBits(t, fmt.Sprintf("other slot, sequence %d", 3-i), got, base[3-i])
-					}
-					for i, got := range prefill(t, m, bucket, mode, []sequence{b, b, b, b}) {
-						sameBits(t, fmt.Sprintf("copies, slot %d", i), got, base[1])
-					}
-					mates := prefill(t, m, bucket, mode, []sequence{other, b, other.withJunk(9, bucket), c})
-					sameBits(t, "other mates, sequence 1", mates[1], base[1])
-					sameBits(t, "other mates, sequence 2", mates[3], base[2])
-					junk := []sequence{a.withJunk(6, bucket), b.withJunk(7, bucket), c.withJunk(8, bucket), d}
-					for i, got := range prefill(t, m, bucket, mode, junk) {
-						sameBits(t, fmt.Sprintf("junk in the padding, sequence %d", i), got, base[i])
-					}
-					if d := base[1].differences(prefill(t, m, bucket, mode, []sequence{a, newSequence(2, 97), c, d})[1]); d == "" {
-						t.Error("edits change nothing: the comparison is blind")
-					}
+					bitsOfPrefill(t, m, mode, bitsPlan{
+						bucket: 128, lengths: [5]int{50, 97, 33, 128, 61},
+						edits: edits(t, "zero:L1H2@question", "temperature=2:L0H1", "zero_planes:L2H3:slow8@haystack"),
+						other: edits(t, "uniform:L0H0,L1H2,L2H1", "scale=-3:L0H0"),
+					})
 				})
 			}
 		}
 	})
+}
+
+// bitsPlan sizes the bits law: the lengths of four sequences and of a mate, and edits, the first one of a question.
+type bitsPlan struct {
+	bucket       int
+	lengths      [5]int
+	edits, other []Edit
+}
+
+func bitsOfPrefill(t *testing.T, m *Model, mode probeMode, p bitsPlan) {
+	t.Helper()
+	n, bucket := p.lengths, p.bucket
+	a, b := newSequence(1, n[0]), newSequence(2, n[1], p.edits...)
+	c, d := newSequence(3, n[2], p.edits[:1]...), newSequence(4, n[3])
+	other := newSequence(5, n[4], p.other...)
+	base := prefill(t, m, bucket, mode, []sequence{a, b, c, d})
+	for i, got := range prefill(t, m, bucket, mode, []sequence{a, b, c, d}) {
+		sameBits(t, fmt.Sprintf("rerun, sequence %d", i), got, base[i])
+	}
+	for i, got := range prefill(t, m, bucket, mode, []sequence{d, c, b, a}) {
+		sameBits(t, fmt.Sprintf("other slot, sequence %d", 3-i), got, base[3-i])
+	}
+	for i, got := range prefill(t, m, bucket, mode, []sequence{b, b, b, b}) {
+		sameBits(t, fmt.Sprintf("copies, slot %d", i), got, base[1])
+	}
+	mates := prefill(t, m, bucket, mode, []sequence{other, b, other.withJunk(9, bucket), c})
+	sameBits(t, "other mates, sequence 1", mates[1], base[1])
+	sameBits(t, "other mates, sequence 2", mates[3], base[2])
+	junk := []sequence{a.withJunk(6, bucket), b.withJunk(7, bucket), c.withJunk(8, bucket), d.withJunk(10, bucket)}
+	for i, got := range prefill(t, m, bucket, mode, junk) {
+		sameBits(t, fmt.Sprintf("junk in the padding, sequence %d", i), got, base[i])
+	}
+	if d := base[1].differences(prefill(t, m, bucket, mode, []sequence{a, newSequence(2, n[1]), c, d})[1]); d == "" {
+		t.Error("edits change nothing: the comparison is blind")
+	}
 }

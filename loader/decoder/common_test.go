@@ -19,8 +19,8 @@ import (
 
 // The tests share one backend of each kind and one model for each of these checkpoints, so that a shape is compiled once.
 var checkpoints = map[string]loadertest.Options{
-	"float32":  {Layers: 3, KVHeads: 2, Seed: 7},
-	"bfloat16": {Layers: 3, KVHeads: 2, Seed: 7, BFloat16: true},
+	"float32":  {Layers: 3, KVHeads: 2, Intermediate: 16, Seed: 7},
+	"bfloat16": {Layers: 3, KVHeads: 2, Intermediate: 16, Seed: 7, BFloat16: true},
 	"small":    {Layers: 2, Heads: 2, HeadDim: 8, Hidden: 16, Intermediate: 16, Seed: 7}, // for many walks
 }
 
@@ -101,7 +101,22 @@ func backend(t testing.TB, name string) *Backend {
 	return be
 }
 
-// ckpt is the shared checkpoint of that name.
+func checkpointOptions(t testing.TB, name string) loadertest.Options {
+	t.Helper()
+	if o, ok := checkpoints[name]; ok {
+		return o
+	}
+	for _, v := range loadertest.Variants() {
+		if v.Name == name {
+			v.Options.Intermediate = 16
+			return v.Options
+		}
+	}
+	t.Fatalf("no checkpoint %s", name)
+	return loadertest.Options{}
+}
+
+// ckpt is the shared checkpoint of that name, one of checkpoints or of loadertest's variants of the families.
 func ckpt(t testing.TB, name string) *loader.Checkpoint {
 	t.Helper()
 	shared.mu.Lock()
@@ -110,10 +125,10 @@ func ckpt(t testing.TB, name string) *loader.Checkpoint {
 		return c
 	}
 	dir := filepath.Join(shared.dir, name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := loadertest.Write(dir, checkpoints[name]); err != nil {
+	if err := loadertest.Write(dir, checkpointOptions(t, name)); err != nil {
 		t.Fatal(err)
 	}
 	c, err := loader.Open(dir)

@@ -20,13 +20,19 @@
 //   - Rows over a kept cache: edits that start at a later row leave the earlier keys and values as they are, and only the later rows
 //     are computed, conditions as batch rows (rows.go, rowblock.go). Keys are kept before rotation; a run rotates those of its prompts
 //     once, its own new ones at each step.
+//   - Forks: of many conditions that are only scored, those that edit the first layers alike run together up to where they part (fork.go).
 //   - Rows, not matrices: a probe computes its few attention rows anew; attention itself is tiled (block.go).
 //   - Fed answers: prompt and expected answer go in together; where every token is the argmax by a safe margin, greedy decoding
 //     would have said the same (collect.go).
 //   - Drafts: an edited model mostly answers like the plain one, so that answer is checked several tokens a step (draft.go).
 //   - Full batches: answers that need decoding wait until as many of one bucket are there as are decoded together (decode.go).
 //
-// Reading order: edit.go, gains.go, graph.go, block.go, rowblock.go, walk.go, rows.go, run.go, collect.go, decode.go, draft.go.
+// Every family of package loader runs in the same block: loader.Spec says which norms, residual form, activation and factors it has
+// (layer.go), windows and rotary tables are inputs of each layer (positions.go). Edits that need more than gains (other tables for single
+// heads, given outputs, sink and recent keys) are further inputs, and only layers that have such an edit run a program that takes them
+// (variant.go, gaingraph.go, editinputs.go).
+//
+// Reading order: edit.go, gains.go, graph.go, layer.go, block.go, rowblock.go, walk.go, rows.go, run.go, collect.go, decode.go, draft.go.
 //
 // Place in the map: above loader and rope, below heads, patch and harness. Only the yardstick of scripts/bench uses GoMLX's graph
 // beside it.
@@ -34,4 +40,4 @@ package decoder
 
 // Engine is raised whenever programs, batches or their order change such that numbers may move within the bound between shapes. It is
 // part of a run's plan: trials of one engine are not continued by another.
-const Engine = 1
+const Engine = 2

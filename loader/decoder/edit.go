@@ -8,6 +8,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+
+	"github.com/headscope/headscope/loader/rope"
 )
 
 // Op is what an edit does to its heads.
@@ -26,7 +28,7 @@ const (
 // The operations that need more inputs than the base program has. Layers that none of them edits keep the base program.
 const (
 	OpFreeze    Op = "freeze"    // Planes do not turn: frequency 0 in the query and in the key as this head sees it
-	OpSwap      Op = "swap"      // query, and key as this head sees it, turn by another table; the factor on cosine and sine stays
+	OpSwap      Op = "swap"      // query, and key as this head sees it, turn by another table; the factor on cosine and sine stays, save with yarn
 	OpLegacy    Op = "legacy"    // Planes are 0 in the outputs of q_proj and, for the whole KV group, k_proj: the published form
 	OpOwnMean   Op = "own_mean"  // the head's slice is its mean over the prompt's rows in this very run
 	OpPatch     Op = "patch"     // the head's slice is that of a plain run on Prompt.Donor, rows aligned at the end; prompt rows only
@@ -53,10 +55,10 @@ type Edit struct {
 	Op     Op      `json:"op"`
 	Heads  []Head  `json:"heads"`
 	Planes []int   `json:"planes,omitempty"` // plane numbers of the checkpoint's pairing, 0 = fastest ladder step
-	Band   string  `json:"band,omitempty"`   // "slow16" or "fast16": planes by speed, resolved against the table
+	Band   string  `json:"band,omitempty"`   // planes by speed, such as "slow16", resolved against the table: see rope.ParseBand
 	Value  float64 `json:"value,omitempty"`
 
-	Table   string    `json:"table,omitempty"`    // of a swap, see ParseTable
+	Table   string    `json:"table,omitempty"`    // of a swap, see rope.ParseRule
 	InvFreq []float64 `json:"inv_freq,omitempty"` // or the frequencies themselves, radians a token by plane; Table is then a name for them
 	Sink    int       `json:"sink,omitempty"`     // of streaming
 	Recent  int       `json:"recent,omitempty"`
@@ -132,7 +134,8 @@ func (e Edit) takesPlanes() bool {
 
 // ParseEdit reads "op[=value]:heads[:planes][@scope]", for example "zero:L18H6,L20H3@question", "scale=0.5:L3H1" or
 // "zero_planes:L18H6:slow16@all". Heads are a comma list or whatever file readFile understands; readFile may be nil.
-// Planes are "slowK" or "fastK" (K dims = K/2 planes) or numbers joined by "+". The scope defaults to all.
+// Planes are a band of rope.ParseBand, such as "slow16" (16 dims = 8 planes), or numbers joined by "+". The table of a swap is a rule of
+// rope.ParseRule or, where readFile is there, a rope.File, whose path ends in ".json". The scope defaults to all.
 func ParseEdit(s string, readFile func(path string) ([]Head, error)) (Edit, error) {
 	body, scope, found := cutLast(s, "@")
 	e := Edit{Scope: ScopeAll}
@@ -150,6 +153,11 @@ func ParseEdit(s string, readFile func(path string) ([]Head, error)) (Edit, erro
 	}
 	if err := e.parseValue(value, hasValue); err != nil {
 		return e, fmt.Errorf("edit %q: %w", s, err)
+	}
+	if rope.IsTableFile(e.Table) && readFile != nil {
+		if err := e.readTable(); err != nil {
+			return e, fmt.Errorf("edit %q: %w", s, err)
+		}
 	}
 	where := parts[1]
 	if e.takesPlanes() {
@@ -219,32 +227,29 @@ func (e *Edit) parseValue(value string, given bool) error {
 }
 
 func (e *Edit) parsePlanes(p string) error {
-	if strings.HasPrefix(p, "slow") || strings.HasPrefix(p, "fast") {
+	if rope.IsBand(p) {
 		e.Band = p
-		_, _, err := parseBand(p)
+		_, err := rope.ParseBand(p)
 		return err
 	}
 	for _, f := range strings.Split(p, "+") {
 		n, err := strconv.Atoi(f)
 		if err != nil {
-			return fmt.Errorf("planes %q: want slowK, fastK or plane numbers joined by +", p)
+			return fmt.Errorf("planes %q: want a band, such as slow16, or plane numbers joined by +", p)
 		}
 		e.Planes = append(e.Planes, n)
 	}
 	return nil
 }
 
-// parseBand reads "slowK" or "fastK": the K dimensions, K/2 planes, that turn slowest or fastest. There is one spelling of each.
-func parseBand(s string) (dims int, fast bool, err error) {
-	digits, slow := strings.CutPrefix(s, "slow")
-	if !slow {
-		digits, fast = strings.CutPrefix(s, "fast")
+// readTable puts the frequencies of a table file into the edit; the file's name for them takes the place of its path.
+func (e *Edit) readTable() error {
+	f, err := rope.ReadFile(e.Table)
+	if err != nil {
+		return err
 	}
-	k, err := strconv.Atoi(digits)
-	if err != nil || !slow && !fast || k <= 0 || k%2 != 0 || strconv.Itoa(k) != digits {
-		return 0, false, fmt.Errorf("planes %q: want slowK or fastK with an even number K of dimensions", s)
-	}
-	return k, fast, nil
+	e.Table, e.InvFreq = f.Name, f.Planes
+	return nil
 }
 
 func parseHeads(s string, readFile func(string) ([]Head, error)) ([]Head, error) {
@@ -298,7 +303,7 @@ func (e Edit) Check() error {
 		return fmt.Errorf("edit %s: want %s", e.Op, map[bool]string{true: "either planes or a band", false: "no planes"}[e.takesPlanes()])
 	}
 	if e.Band != "" {
-		if _, _, err := parseBand(e.Band); err != nil {
+		if _, err := rope.ParseBand(e.Band); err != nil {
 			return fmt.Errorf("edit %s: %w", e.Op, err)
 		}
 	}
@@ -321,7 +326,7 @@ func (e Edit) Check() error {
 func (e Edit) checkVariant() error {
 	if e.Op == OpSwap {
 		if len(e.InvFreq) == 0 {
-			_, err := ParseTable(e.Table)
+			_, err := rope.ParseRule(e.Table)
 			return err
 		}
 		for _, w := range e.InvFreq {

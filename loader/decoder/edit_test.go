@@ -23,6 +23,10 @@ func TestEditRoundTrip(t *testing.T) {
 		"zero-planes:L18H6:3+1":            {Op: OpZeroPlanes, Heads: []Head{{18, 6}}, Planes: []int{3, 1}, Scope: ScopeAll},
 		"scale_planes=2:[0,1]:fast4":       {Op: OpScalePlanes, Heads: []Head{{0, 1}}, Band: "fast4", Value: 2, Scope: ScopeAll},
 		"temperature=1.5:L0H0 , L0H1@last": {Op: OpTemperature, Heads: []Head{{0, 0}, {0, 1}}, Value: 1.5, Scope: ScopeLast},
+		"freeze:L0H0:random16/7@last":      {Op: OpFreeze, Heads: []Head{{0, 0}}, Band: "random16/7", Scope: ScopeLast},
+		"freeze:L0H0:window2-4":            {Op: OpFreeze, Heads: []Head{{0, 0}}, Band: "window2-4", Scope: ScopeAll},
+		"legacy:L0H0:wave12.5-@all":        {Op: OpLegacy, Heads: []Head{{0, 0}}, Band: "wave12.5-", Scope: ScopeAll},
+		"swap=jitter2048/7:L0H0@last":      {Op: OpSwap, Heads: []Head{{0, 0}}, Table: "jitter2048/7", Scope: ScopeLast},
 		"zero:L0H0@haystack":               {Op: OpZero, Heads: []Head{{0, 0}}, Scope: ScopeHaystack},
 	} {
 		got, err := ParseEdit(form, nil)
@@ -85,14 +89,14 @@ func TestEditErrors(t *testing.T) {
 		"zero_planes:L0H0:slow+4":        "even number",
 		"zero_planes:L0H0:slow04":        "even number",
 		"zero_planes:L0H0:fast":          "even number",
-		"zero_planes:L0H0:medium4":       "want slowK, fastK or plane numbers",
-		"zero_planes:L0H0:1+":            "want slowK, fastK or plane numbers",
+		"zero_planes:L0H0:medium4":       "want slowK, fastK or midK",
+		"zero_planes:L0H0:1+":            "plane numbers joined by +",
 		"zero:L0H0:slow4":                `head "L0H0:slow4"`,
 		"freeze:L0H0":                    "needs planes",
 		"swap:L0H0":                      "takes a value",
-		"swap=theta:L0H0":                "finite number above 0",
-		"swap=moebius-4:L0H0":            "finite number above 0",
-		"swap=nope2:L0H0":                "want thetaB",
+		"swap=theta:L0H0":                "finite number > 0",
+		"swap=moebius-4:L0H0":            "finite number > 0",
+		"swap=nope2:L0H0":                "takes no number",
 		"streaming=4:L0H0":               "want SINK+RECENT",
 		"streaming=4+0:L0H0":             "want at least 0 and 1",
 		"patch=1:L0H0":                   "takes no value",
@@ -115,7 +119,7 @@ func TestEditErrors(t *testing.T) {
 		`{"op":"zero_planes","heads":[[0,0]],"band":"sl"}`:                 "even number",
 		`{"op":"zero_planes","heads":[[0,0]],"band":"slowest"}`:            "even number",
 		`{"op":"freeze","heads":[[0,0]]}`:                                  "either planes or a band",
-		`{"op":"swap","heads":[[0,0]]}`:                                    "want thetaB",
+		`{"op":"swap","heads":[[0,0]]}`:                                    "want one of own",
 		`{"op":"swap","heads":[[0,0]],"inv_freq":[1,1e999]}`:               "cannot unmarshal",
 		`{"op":"zero","heads":[[0,0]],"table":"nope"}`:                     "takes no table",
 		`{"op":"zero","heads":[[0,0]],"sink":4}`:                           "takes no numbers of keys",
@@ -224,6 +228,31 @@ func TestResolve(t *testing.T) {
 	}
 	if _, err := g.resolve(edits(t, "zero:L0H0@question"), 10, 0); err == nil || !strings.Contains(err.Error(), "no question span") {
 		t.Errorf("question scope without a question: got %v", err)
+	}
+}
+
+// TestBandsResolve: the gains of a band are those of the planes that package rope finds in the layer's table.
+func TestBandsResolve(t *testing.T) {
+	table := &rope.Table{InvFreq: []float64{1, 0.25, 0.5, 0.03125, 0.125, 0.125, 0, 0.01}, Scale: 1, RotaryDim: 16}
+	g := geometry{layers: 1, heads: 1, kv: 1, planes: 8, tables: []*rope.Table{table}}
+	for _, name := range []string{"slow4", "fast6", "mid4", "random8/7", "window2-4", "wave100-"} {
+		c, err := g.resolve(edits(t, "zero_planes:L0H0:"+name), 10, 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		band, err := rope.ParseBand(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		planes, err := band.Planes(table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p, gain := range c.layers[0].q {
+			if zero := slices.Contains(planes, p); (gain == 0) != zero || !zero && gain != 1 {
+				t.Errorf("%s: gain %g at plane %d, want 0 at %v and 1 elsewhere", name, gain, p, planes)
+			}
+		}
 	}
 }
 

@@ -13,10 +13,10 @@ import (
 	"github.com/headscope/headscope/loader/safetensors"
 )
 
-// rewritten is the shared float32 checkpoint with element [row, column] of the named tensors multiplied by gain.
-func rewritten(t *testing.T, gain map[string]func(row, column int) float32) *loader.Checkpoint {
+// rewritten is a float32 checkpoint with element [row, column] of the named tensors multiplied by gain.
+func rewritten(t *testing.T, src *loader.Checkpoint, gain map[string]func(row, column int) float32) *loader.Checkpoint {
 	t.Helper()
-	src, dir := ckpt(t, "float32"), t.TempDir()
+	dir := t.TempDir()
 	text, err := os.ReadFile(filepath.Join(src.Dir, "config.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestEditIsWeights(t *testing.T) {
 		m := model(t, be, "float32")
 		for _, c := range cases {
 			edited := trace(t, m, p, edits(t, c.form), TraceOptions{Logits: rows, Hidden: -1})
-			other := sibling(t, m, rewritten(t, c.gains), Options{})
+			other := sibling(t, m, rewritten(t, ckpt(t, "float32"), c.gains), Options{})
 			changed := trace(t, other, p, nil, TraceOptions{Logits: rows, Hidden: -1})
 			d, _ := largest(slices.Concat(edited.Logits...), slices.Concat(changed.Logits...))
 			if !(d <= 1e-5) {

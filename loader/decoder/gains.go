@@ -2,7 +2,6 @@ package decoder
 
 import (
 	"fmt"
-	"sort"
 
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/rope"
@@ -95,22 +94,11 @@ func (g geometry) planeSet(e Edit, l int) ([]int, error) {
 		if g.tables[l] == nil {
 			return nil, fmt.Errorf("band %s: the layer does not rotate", e.Band)
 		}
-		k, fast, err := parseBand(e.Band)
+		b, err := rope.ParseBand(e.Band)
 		if err != nil {
 			return nil, err
 		}
-		if k/2 > g.planes {
-			return nil, fmt.Errorf("band %s: the model rotates %d dimensions", e.Band, 2*g.planes)
-		}
-		order := g.tables[l].SlowestPlanes(2 * g.planes)
-		if fast {
-			order = order[g.planes-k/2:]
-		} else {
-			order = order[:k/2]
-		}
-		order = append([]int(nil), order...)
-		sort.Ints(order)
-		return order, nil
+		return b.Planes(g.tables[l])
 	}
 	for _, p := range e.Planes {
 		if p < 0 || p >= g.planes {
@@ -176,6 +164,17 @@ func (g geometry) apply(le *layerEdit, e editSite) error {
 		}
 	}
 	return nil
+}
+
+// CheckEdits reports what edits ask of a model that it does not have, and two edits that cannot act together, for a prompt of t tokens whose
+// question starts at row q0.
+func CheckEdits(s *loader.Spec, edits []Edit, t, q0 int) error {
+	g, err := newGeometry(s)
+	if err != nil {
+		return err
+	}
+	_, err = g.resolve(edits, t, q0)
+	return err
 }
 
 // setRows stores the rows of entry i of spans [n, 2], which other edits may have set already.

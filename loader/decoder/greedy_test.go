@@ -66,6 +66,11 @@ func newGreedyPlan(be *Backend) greedyPlan {
 	case slow():
 	case be.Kind == KindGo:
 		p.lengths, p.maxNew = []int{60, 127}, 8
+		for _, options := range p.options { // the copies that fill a batch are computed too
+			for i := range options {
+				options[i].Batch = min(options[i].Batch, smallBatch(be))
+			}
+		}
 	default:
 		p.lengths, p.forms = []int{60, 23}, greedyForms[:4]
 		p.options = map[string][]AskOptions{"right": {{Batch: 1}, {Batch: 1, DecodeBatch: 1, Verify: true}}, "partly right": {{Batch: 1}}}

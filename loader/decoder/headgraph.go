@@ -17,11 +17,20 @@ func (r *nodeReader) final(c *blockConfig) finalNodes {
 	return w
 }
 
-// logitsGraph is the final norm and output matrix at rows idx: x [B, T, hidden], idx [B, P] int32 -> logits [B, P, vocab] float32.
+// logitsGraph is the final norm and output matrix at rows idx: x [B, T, hidden], idx [B, P] int32 -> logits [B, P, vocab] float32, whose
+// values are x's dtype's, rounded after each operation as in transformers.
 func (c *blockConfig) logitsGraph(x, idx *Node, w finalNodes) *Node {
 	h := c.norm(gatherRows(x, idx), w.norm, w.normBias)
-	lg := ConvertDType(c.linear(h, w.head, w.headBias), dtypes.Float32)
-	return capped(DivScalar(MulScalar(lg, c.spec.LogitScale), c.spec.LogitDivide), c.spec.LogitCap)
+	lg := scaled(c.linear(h, w.head, w.headBias), c.spec.LogitScale)
+	if d := c.spec.LogitDivide; d != 1 {
+		lg = inFloat32(lg, func(x *Node) *Node { return DivScalar(x, d) })
+	}
+	if limit := c.spec.LogitCap; limit != 0 {
+		lg = inFloat32(lg, func(x *Node) *Node { return DivScalar(x, limit) })
+		lg = inFloat32(lg, Tanh)
+		lg = scaled(lg, limit)
+	}
+	return ConvertDType(lg, dtypes.Float32)
 }
 
 // scoreGraph reduces logits to what a trial needs. With targets [B, P] int32 it returns, each [B, P]: the log-probability of

@@ -139,5 +139,10 @@ func scaled(x *Node, factor float64) *Node {
 	if factor == 1 {
 		return x
 	}
-	return ConvertDType(MulScalar(ConvertDType(x, dtypes.Float32), factor), x.DType())
+	return inFloat32(x, func(x *Node) *Node { return MulScalar(x, factor) })
+}
+
+// inFloat32 computes f in float32 and casts back, as torch does with one operation on its numbers.
+func inFloat32(x *Node, f func(*Node) *Node) *Node {
+	return ConvertDType(f(ConvertDType(x, dtypes.Float32)), x.DType())
 }

@@ -85,6 +85,11 @@ func (m *Model) positionsOf(l, p, pass int, head *headTable) (*positionTable, er
 	}
 	dtype := m.cfg.dtype
 	if m.Spec.RotateFloat {
+		if m.Spec.RoundTurns && dtype == dtypes.BFloat16 {
+			for i := range cos {
+				cos[i], sin[i] = roundBFloat16(cos[i]), roundBFloat16(sin[i])
+			}
+		}
 		dtype = dtypes.Float32
 	}
 	ct, err := m.be.floats(cos, dtype, p, m.cfg.planes())

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"github.com/headscope/headscope/loader/loadertest"
 )
 
 // attentionSummary computes from whole attention rows [heads, rows, T] what a probe reports of one of them.
@@ -99,45 +101,10 @@ func TestTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	flat := func(x [][][]float64) (out []float64) { // [heads][T][dim]
-		for _, h := range x {
-			for _, r := range h {
-				out = append(out, r...)
-			}
-		}
-		return out
-	}
 	onBackends(t, func(t *testing.T, be *Backend) {
 		m := model(t, be, "float32")
 		tr := trace(t, m, p, edits(t, "scale_planes=3:L1H2:slow4@question"), TraceOptions{Hidden: 47, QK: []int{1}})
-		near := func(what string, got []float32, want []float64) {
-			wide := make([]float64, len(got))
-			for i, v := range got {
-				wide[i] = float64(v)
-			}
-			if d, _ := largest(wide, want); !(d <= 5e-5) {
-				t.Errorf("%s: off by %g", what, d)
-			}
-		}
-		for l := range 3 {
-			near(fmt.Sprintf("hidden %d", l), tr.Hidden[l], exact.Hidden[l][47])
-		}
-		byHead := func(x []float32) (out []float32) { // [T, heads, dim] -> [heads, T, dim]
-			for h := range 4 {
-				for r := range 60 {
-					out = append(out, x[(r*4+h)*16:(r*4+h+1)*16]...)
-				}
-			}
-			return out
-		}
-		qk := tr.QK[1]
-		near("q before rotation", byHead(qk.QPre), flat(exact.QPre[1]))
-		near("q after rotation", byHead(qk.QRot), flat(exact.QRot[1]))
-		near("k before rotation", qk.KPre, flat(exact.KPre[1]))
-		near("k after rotation", qk.KRot, flat(exact.KRot[1]))
-		near("v", qk.V, flat(exact.V[1]))
-		near("z", qk.Z, slices.Concat(exact.HeadOut[1]...))
-		near("residual", qk.Residual, slices.Concat(exact.Hidden[1]...))
+		sameTrace(t, m, tr, exact, 47, 5e-5)
 		for what, o := range map[string]TraceOptions{
 			"row 60": {Logits: []int{3, 60}, Hidden: -1}, "row -1": {Attention: []int{-1}, Hidden: -1}, "row 61": {Hidden: 61}, "layer 3": {Hidden: -1, QK: []int{3}},
 		} {
@@ -146,4 +113,48 @@ func TestTrace(t *testing.T) {
 			}
 		}
 	})
+}
+
+// sameTrace holds what a trace has of logits of all rows, hidden states of one row, and the layers of QK against the reference.
+func sameTrace(t *testing.T, m *Model, tr *Trace, exact *loadertest.Trace, row int, tolerance float64) {
+	t.Helper()
+	near := func(what string, got []float32, want []float64) {
+		wide := make([]float64, len(got))
+		for i, v := range got {
+			wide[i] = float64(v)
+		}
+		if d, _ := largest(wide, want); !(d <= tolerance) {
+			t.Errorf("%s: off by %g", what, d)
+		}
+	}
+	flat := func(x [][][]float64) (out []float64) { // [heads][T][dim]
+		for _, h := range x {
+			out = append(out, slices.Concat(h...)...)
+		}
+		return out
+	}
+	d := m.cfg.headDim
+	byHead := func(x []float32) (out []float32) { // [T, heads, dim] -> [heads, T, dim]
+		for h := range m.cfg.heads {
+			for r := range tr.T {
+				out = append(out, x[(r*m.cfg.heads+h)*d:][:d]...)
+			}
+		}
+		return out
+	}
+	if tr.Logits != nil {
+		near("logits", slices.Concat(tr.Logits...), slices.Concat(exact.Logits...))
+	}
+	for l := range m.Spec.Layers {
+		near(fmt.Sprintf("hidden %d", l), tr.Hidden[l], exact.Hidden[l][row])
+	}
+	for l, qk := range tr.QK {
+		near(fmt.Sprintf("layer %d: q before rotation", l), byHead(qk.QPre), flat(exact.QPre[l]))
+		near(fmt.Sprintf("layer %d: q after rotation", l), byHead(qk.QRot), flat(exact.QRot[l]))
+		near(fmt.Sprintf("layer %d: k before rotation", l), qk.KPre, flat(exact.KPre[l]))
+		near(fmt.Sprintf("layer %d: k after rotation", l), qk.KRot, flat(exact.KRot[l]))
+		near(fmt.Sprintf("layer %d: v", l), qk.V, flat(exact.V[l]))
+		near(fmt.Sprintf("layer %d: z", l), qk.Z, slices.Concat(exact.HeadOut[l]...))
+		near(fmt.Sprintf("layer %d: residual", l), qk.Residual, slices.Concat(exact.Hidden[l]...))
+	}
 }

@@ -147,110 +147,117 @@ func readTail(t *testing.T, run *cacheRun, slots [][]int, out []outcome) {
 
 // TestBitsOfDecoding holds the bits law for the row program in the shape of decoding: 8 sequences with a cache each, one row.
 func TestBitsOfDecoding(t *testing.T) {
-	const bucket = 128
 	onBackends(t, func(t *testing.T, be *Backend) {
 		sameShapeBits(t, be)
 		for _, name := range dtypesOn(be) {
 			t.Run(name, func(t *testing.T) {
-				m := model(t, be, name)
-				var seqs, junked []sequence
-				for i := range 8 {
-					s := newSequence(uint64(20+i), 40+9*i)
-					if i%2 == 1 {
-						s.edits = edits(t, "zero:L1H2@question", "temperature=2:L0H1@answer")
-					}
-					seqs, junked = append(seqs, s), append(junked, s.withJunk(uint64(40+i), bucket))
-				}
-				units := []*unit{walked(t, m, bucket, probeNone, seqs[:4]), walked(t, m, bucket, probeNone, seqs[4:])}
-				dirty := []*unit{walked(t, m, bucket, probeNone, junked[:4]), walked(t, m, bucket, probeNone, junked[4:])}
-				build := func(units []*unit, order []int) rowsRun {
-					r := rowsRun{steps: make([][][]int32, 3)}
-					for _, i := range order {
-						r.caches = append(r.caches, cacheRow{units[i/4], i % 4})
-						r.from, r.length = append(r.from, int32(len(seqs[i].ids))), append(r.length, len(seqs[i].ids))
-						r.edits = append(r.edits, seqs[i].edits)
-						for s := range r.steps {
-							r.steps[s] = append(r.steps[s], tokens(uint64(60+8*s+i), 1))
-						}
-					}
-					return r
-				}
-				order := []int{0, 1, 2, 3, 4, 5, 6, 7}
-				base := build(units, order).run(t, m)
-				compare := func(what string, units []*unit, order []int) {
-					for i, got := range build(units, order).run(t, m) {
-						sameBits(t, fmt.Sprintf("%s, sequence %d", what, order[i]), got, base[order[i]])
-					}
-				}
-				compare("rerun", units, order)
-				compare("other slots", units, []int{5, 7, 0, 2, 1, 6, 4, 3})
-				compare("other mates", units, []int{3, 3, 3, 6, 6, 3, 3, 6})
-				compare("junk behind the prompts", dirty, order)
-				// The slots that rows stand in are part of the shape of a run: both leave the same one empty.
-				one, other := build(units, order), build(units, order)
-				one.junk, other.junk = tokens(99, 1), tokens(98, 1)
-				want := one.run(t, m)
-				for i, got := range other.run(t, m) {
-					sameBits(t, fmt.Sprintf("junk in empty slots, sequence %d", i), got, want[i])
-				}
+				bitsOfDecoding(t, model(t, be, name), 128, func(i int) int { return 40 + 9*i })
 			})
 		}
 	})
 }
 
+// bitsOfDecoding takes the sequences' lengths, of which each has at least one row of padding in the bucket.
+func bitsOfDecoding(t *testing.T, m *Model, bucket int, length func(i int) int) {
+	t.Helper()
+	var seqs, junked []sequence
+	for i := range 8 {
+		s := newSequence(uint64(20+i), length(i))
+		if i%2 == 1 {
+			s.edits = edits(t, "zero:L1H2@question", "temperature=2:L0H1@answer")
+		}
+		seqs, junked = append(seqs, s), append(junked, s.withJunk(uint64(40+i), bucket))
+	}
+	units := []*unit{walked(t, m, bucket, probeNone, seqs[:4]), walked(t, m, bucket, probeNone, seqs[4:])}
+	dirty := []*unit{walked(t, m, bucket, probeNone, junked[:4]), walked(t, m, bucket, probeNone, junked[4:])}
+	build := func(units []*unit, order []int) rowsRun {
+		r := rowsRun{steps: make([][][]int32, 3)}
+		for _, i := range order {
+			r.caches = append(r.caches, cacheRow{units[i/4], i % 4})
+			r.from, r.length = append(r.from, int32(len(seqs[i].ids))), append(r.length, len(seqs[i].ids))
+			r.edits = append(r.edits, seqs[i].edits)
+			for s := range r.steps {
+				r.steps[s] = append(r.steps[s], tokens(uint64(60+8*s+i), 1))
+			}
+		}
+		return r
+	}
+	order := []int{0, 1, 2, 3, 4, 5, 6, 7}
+	base := build(units, order).run(t, m)
+	compare := func(what string, units []*unit, order []int) {
+		for i, got := range build(units, order).run(t, m) {
+			sameBits(t, fmt.Sprintf("%s, sequence %d", what, order[i]), got, base[order[i]])
+		}
+	}
+	compare("rerun", units, order)
+	compare("other slots", units, []int{5, 7, 0, 2, 1, 6, 4, 3})
+	compare("other mates", units, []int{3, 3, 3, 6, 6, 3, 3, 6})
+	compare("junk behind the prompts", dirty, order)
+	// The slots that rows stand in are part of the shape of a run: both leave the same one empty.
+	one, other := build(units, order), build(units, order)
+	one.junk, other.junk = tokens(99, 1), tokens(98, 1)
+	want := one.run(t, m)
+	for i, got := range other.run(t, m) {
+		sameBits(t, fmt.Sprintf("junk in empty slots, sequence %d", i), got, want[i])
+	}
+}
+
 // TestBitsOfConditions holds the bits law for the row program in the shape of conditions: one prompt's cache under 4 of them, 8 rows
 // at a time.
 func TestBitsOfConditions(t *testing.T) {
-	const bucket = 128
 	onBackends(t, func(t *testing.T, be *Backend) {
 		sameShapeBits(t, be)
 		for _, name := range dtypesOn(be) {
 			t.Run(name, func(t *testing.T) {
-				m := model(t, be, name)
-				s := newSequence(30, 70)
-				clean := walked(t, m, bucket, probeNone, []sequence{s, s, s, s})
-				j := s.withJunk(31, bucket)
-				dirty := walked(t, m, bucket, probeNone, []sequence{j, newSequence(32, 99), j, j})
-				conds := [][]Edit{
+				bitsOfConditions(t, model(t, be, name), 128, 70, [][]Edit{
 					nil, edits(t, "zero:L1H2,L2H0@question"), edits(t, "uniform:L0H3@question", "scale=2:L0H3@question"),
 					edits(t, "zero_planes:L0H1,L1H1:fast4@question"),
-				}
-				build := func(u *unit, order []int) rowsRun {
-					r := rowsRun{caches: []cacheRow{{u, 0}}, from: repeated(int32(35), 4), length: repeated(70, 4)}
-					for _, i := range order {
-						r.edits = append(r.edits, conds[i])
-					}
-					// 5 rows of 8: three rows of padding; then 8 of 8.
-					r.steps = [][][]int32{repeated(s.ids[35:40], 4), repeated(s.ids[40:48], 4)}
-					return r
-				}
-				order := []int{0, 1, 2, 3}
-				base := build(clean, order).run(t, m)
-				compare := func(what string, u *unit, order []int) {
-					for i, got := range build(u, order).run(t, m) {
-						sameBits(t, fmt.Sprintf("%s, condition %d", what, order[i]), got, base[order[i]])
-					}
-				}
-				compare("rerun", clean, order)
-				compare("other slots", clean, []int{3, 2, 0, 1})
-				compare("other mates", clean, []int{2, 2, 2, 0})
-				compare("junk behind the prompt", dirty, order)
-				one, other := build(clean, order), build(clean, order)
-				one.junk, other.junk = tokens(98, 7), tokens(99, 7)
-				want := one.run(t, m)
-				for i, got := range other.run(t, m) {
-					sameBits(t, fmt.Sprintf("junk in empty slots, condition %d", i), got, want[i])
-				}
-				// Padded rows of other tokens: eight rows of which five are wanted.
-				padded := build(clean, order)
-				padded.steps[0], padded.count = repeated(slices.Concat(s.ids[35:40], tokens(97, 3)), 4), 5
-				short := build(clean, order)
-				short.steps, padded.steps = short.steps[:1], padded.steps[:1]
-				want = short.run(t, m)
-				for i, got := range padded.run(t, m) {
-					sameBits(t, fmt.Sprintf("junk in padded rows, condition %d", i), got, want[i])
-				}
+				})
 			})
 		}
 	})
+}
+
+// bitsOfConditions takes a prompt's length, 26 at least, and four conditions on its second half.
+func bitsOfConditions(t *testing.T, m *Model, bucket, length int, conds [][]Edit) {
+	t.Helper()
+	s, at := newSequence(30, length), length/2
+	clean := walked(t, m, bucket, probeNone, []sequence{s, s, s, s})
+	j := s.withJunk(31, bucket)
+	dirty := walked(t, m, bucket, probeNone, []sequence{j, newSequence(32, length), j, j})
+	build := func(u *unit, order []int) rowsRun {
+		r := rowsRun{caches: []cacheRow{{u, 0}}, from: repeated(int32(at), 4), length: repeated(length, 4)}
+		for _, i := range order {
+			r.edits = append(r.edits, conds[i])
+		}
+		// 5 rows of 8: three rows of padding; then 8 of 8.
+		r.steps = [][][]int32{repeated(s.ids[at:at+5], 4), repeated(s.ids[at+5:at+13], 4)}
+		return r
+	}
+	order := []int{0, 1, 2, 3}
+	base := build(clean, order).run(t, m)
+	compare := func(what string, u *unit, order []int) {
+		for i, got := range build(u, order).run(t, m) {
+			sameBits(t, fmt.Sprintf("%s, condition %d", what, order[i]), got, base[order[i]])
+		}
+	}
+	compare("rerun", clean, order)
+	compare("other slots", clean, []int{3, 2, 0, 1})
+	compare("other mates", clean, []int{2, 2, 2, 0})
+	compare("junk behind the prompt", dirty, order)
+	one, other := build(clean, order), build(clean, order)
+	one.junk, other.junk = tokens(98, 7), tokens(99, 7)
+	want := one.run(t, m)
+	for i, got := range other.run(t, m) {
+		sameBits(t, fmt.Sprintf("junk in empty slots, condition %d", i), got, want[i])
+	}
+	// Padded rows of other tokens: eight rows of which five are wanted.
+	padded := build(clean, order)
+	padded.steps[0], padded.count = repeated(slices.Concat(s.ids[at:at+5], tokens(97, 3)), 4), 5
+	short := build(clean, order)
+	short.steps, padded.steps = short.steps[:1], padded.steps[:1]
+	want = short.run(t, m)
+	for i, got := range padded.run(t, m) {
+		sameBits(t, fmt.Sprintf("junk in padded rows, condition %d", i), got, want[i])
+	}
 }

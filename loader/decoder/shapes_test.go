@@ -124,15 +124,20 @@ func TestFragileGap(t *testing.T) {
 func TestIdentityLaw(t *testing.T) {
 	onBackends(t, func(t *testing.T, be *Backend) {
 		for _, name := range dtypesOn(be) {
-			m := model(t, be, name)
-			cfg := m.cfg
-			cfg.plain = true
 			seqs := []sequence{newSequence(80, 60), newSequence(81, 90), newSequence(82, 128), newSequence(83, 5)}
-			u := walked(t, m, 128, probeNone, seqs)
-			identical(t, m, name+"/prefill", read(t, u.x), plainWalk(t, m, exec(t, m, cfg.prefillBlock(blockVariant{})), u))
-			identical(t, m, name+"/rows", rowLayer(t, m, &m.cfg, u), rowLayer(t, m, &cfg, u))
+			t.Run(name, func(t *testing.T) { identityLaw(t, model(t, be, name), 128, seqs) })
 		}
 	})
+}
+
+// identityLaw holds the walk of the sequences, and one layer of the row program over the first one's cache.
+func identityLaw(t *testing.T, m *Model, bucket int, seqs []sequence) {
+	t.Helper()
+	cfg := m.cfg
+	cfg.plain = true
+	u := walked(t, m, bucket, probeNone, seqs)
+	identical(t, m, "prefill", read(t, u.x), plainWalk(t, m, exec(t, m, cfg.prefillBlock(blockVariant{})), u))
+	identical(t, m, "rows", rowLayer(t, m, &m.cfg, u), rowLayer(t, m, &cfg, u))
 }
 
 // identical wants equal bits on the Go backend; XLA fuses the gains into their neighbours and may round elsewhere.
@@ -191,13 +196,14 @@ func plainWalk(t *testing.T, m *Model, block *graph.Exec, u *unit) []float32 {
 // rowLayer runs cfg's row program for the first layer over u's cache and returns all that it computes.
 func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 	t.Helper()
-	const b, at = 8, 60
+	const b = 8
+	at := int32(len(u.ids[0]))
 	kv, err := m.stack(repeated(cacheRow{u, 0}, b))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer kv.free()
-	run, err := m.newCacheRun(kv, repeated(int32(at), b), make([]*condition, b), 32)
+	run, err := m.newCacheRun(kv, repeated(at, b), make([]*condition, b), 32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +211,7 @@ func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 	for i := range b {
 		run.tailPos[i*run.capacity] = at
 	}
-	in, err := run.upload(repeated(int32(at), b), answerRow, 1)
+	in, err := run.upload(repeated(at, b), answerRow, 1)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/headscope/headscope/loader/rope"
 )
 
 // editKinds says which inputs beyond the base ones a layer's program takes.
@@ -73,7 +75,7 @@ func (g geometry) applyVariant(v *variantEdit, e editSite) error {
 		if err := setRows(v.tableRows, h, e.rows); err != nil {
 			return err
 		}
-		return v.alter(h, e, g.planes)
+		return v.alter(h, e, g.tables[e.at.Layer])
 	case OpLegacy:
 		return g.applyLegacy(v, e)
 	case OpOwnMean, OpPatch:
@@ -97,8 +99,8 @@ func (g geometry) applyVariant(v *variantEdit, e editSite) error {
 	}
 }
 
-// alter adds a freeze or a swap to head h's table.
-func (v *variantEdit) alter(h int, e editSite, planes int) error {
+// alter adds a freeze or a swap to head h's table; the layer's own is base.
+func (v *variantEdit) alter(h int, e editSite, base *rope.Table) error {
 	t := v.tables[h]
 	if t == nil {
 		t = &headTable{}
@@ -113,14 +115,15 @@ func (v *variantEdit) alter(h int, e editSite, planes int) error {
 		return fmt.Errorf("two edits give the head its table")
 	}
 	if len(e.InvFreq) > 0 {
-		if len(e.InvFreq) != planes {
-			return fmt.Errorf("table %s of %d frequencies: the model rotates %d planes", e.Table, len(e.InvFreq), planes)
-		}
 		t.exact = e.InvFreq
-		return nil
+	} else {
+		rule, err := rope.ParseRule(e.Table)
+		if err != nil {
+			return err
+		}
+		t.swap = &rule
 	}
-	rule, err := ParseTable(e.Table)
-	t.swap = &rule
+	_, err := t.apply(base) // what the model's table does not allow is said here, not in the middle of a pass
 	return err
 }
 

@@ -1,7 +1,10 @@
 package decoder
 
 import (
+	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -141,32 +144,58 @@ func TestVariantErrors(t *testing.T) {
 	}
 }
 
-// TestParseTable: names of tables and the frequencies they stand for.
-func TestParseTable(t *testing.T) {
-	base := model(t, backend(t, "go"), "float32").geo.tables[0]
-	for name, want := range map[string]func(i int) float64{
-		"theta100":  func(i int) float64 { return math.Pow(100, -float64(i)/8) },
-		"moebius64": func(i int) float64 { return math.Pi * float64(2*i+1) / 64 },
-		"times0.5":  func(i int) float64 { return base.InvFreq[i] / 2 },
-		"nope":      func(int) float64 { return 0 },
+// TestSwapRules: each rule reaches the head as rope.Rule makes it from the layer's own table, a file as its frequencies; what the model's table
+// does not allow is refused.
+func TestSwapRules(t *testing.T) {
+	g := model(t, backend(t, "go"), "float32").geo
+	own := g.tables[0]
+	path := filepath.Join(t.TempDir(), "t.json")
+	if err := os.WriteFile(path, []byte(`{"name":"mine","planes":[1,0.5,0.25,0.125,0,0.01,0.02,0.03],"layout":"rotate_half"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	noFiles := func(string) ([]Head, error) { return nil, errors.New("no file of heads") }
+	for form, want := range map[string]func(i int) float64{
+		"theta100":      func(i int) float64 { return math.Pow(100, -float64(i)/8) },
+		"moebius64":     func(i int) float64 { return math.Pi * float64(2*i+1) / 64 },
+		"periodic64/0":  func(i int) float64 { return 2 * math.Pi * float64(i) / 64 },
+		"times0.5":      func(i int) float64 { return own.InvFreq[i] / 2 },
+		"thetatimes1e0": func(i int) float64 { return own.InvFreq[i] },
+		"nope":          func(int) float64 { return 0 },
+		path:            func(i int) float64 { return []float64{1, 0.5, 0.25, 0.125, 0, 0.01, 0.02, 0.03}[i] },
 	} {
-		rule, err := ParseTable(name)
+		e, err := ParseEdit("swap="+form+":L0H1", noFiles)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := rule.Apply(base)
+		c, err := g.resolve([]Edit{e}, 20, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := altered(own, c.layers[0].variant.tables[1])
+		if err != nil {
+			t.Fatal(err)
+		}
 		for i, w := range got.InvFreq {
 			if math.Abs(w-want(i)) > 1e-15 {
-				t.Errorf("%s: plane %d: got %g, want %g", name, i, w, want(i))
+				t.Errorf("%s: plane %d: got %g, want %g", form, i, w, want(i))
 			}
 		}
-		if got.Scale != base.Scale || got.RotaryDim != base.RotaryDim {
-			t.Errorf("%s: scale %g and %d dims, want the base's %g and %d", name, got.Scale, got.RotaryDim, base.Scale, base.RotaryDim)
+		if got.Scale != own.Scale || got.RotaryDim != own.RotaryDim {
+			t.Errorf("%s: scale %g and %d dims, want the own table's %g and %d", form, got.Scale, got.RotaryDim, own.Scale, own.RotaryDim)
 		}
 	}
-	for _, name := range []string{"", "theta", "thetax", "theta0", "theta-1", "thetaInf", "moebius", "nope1", "ladder"} {
-		if r, err := ParseTable(name); err == nil {
-			t.Errorf("%q: got %v, want an error", name, r)
+	for form, want := range map[string]string{"swap=moved64/8:L0H0": "planes 0-7", "swap:L0H0": "takes a value", "swap=ladder:L0H0": "want one of own"} {
+		e, err := ParseEdit(form, nil)
+		if err == nil {
+			_, err = g.resolve([]Edit{e}, 20, 10)
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %q", form, err, want)
+		}
+	}
+	for want, readFile := range map[string]func(string) ([]Head, error){"only names are taken here": nil, "nowhere.json": noFiles} {
+		if e, err := ParseEdit("swap=nowhere.json:L0H0", readFile); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("a file that is not there: got %v, %v, want an error with %q", e, err, want)
 		}
 	}
 }

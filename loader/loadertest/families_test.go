@@ -3,11 +3,8 @@ package loadertest_test
 import (
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/headscope/headscope/loader"
@@ -16,70 +13,6 @@ import (
 )
 
 type keys = map[string]any
-
-var longrope = keys{
-	"type":         "longrope",
-	"short_factor": []float64{1, 1, 1.1, 1.2, 1.4, 1.5, 1.8, 2}, "long_factor": []float64{1, 1.3, 1.9, 2.7, 3.3, 3.9, 4.4, 5},
-}
-
-var biased = keys{"attention_bias": true}
-
-// changes are, by family, configs that have to give other numbers than the family's usual one. They are read and computed, or the change
-// would not show.
-var changes = map[string]map[string]keys{
-	"LlamaForCausalLM": {
-		"dynamic": {"max_position_embeddings": 8, "rope_scaling": keys{"type": "dynamic", "factor": 2.0}}, "theta": {"rope_theta": 50.0},
-		"linear": {"rope_scaling": keys{"rope_type": "linear", "factor": 3.0}}, "bias": {"attention_bias": true, "mlp_bias": true},
-	},
-	"MistralForCausalLM": {"window": {"sliding_window": nil}, "narrower": {"sliding_window": 7}},
-	"Qwen2ForCausalLM":   {"window": {"use_sliding_window": true}, "theta": {"rope_theta": 50.0}},
-	"Qwen3ForCausalLM":   {"eps": {"rms_norm_eps": 0.1}, "bias": biased, "window": {"use_sliding_window": true, "sliding_window": 8}},
-	"OlmoForCausalLM":    {"clip": {"clip_qkv": nil}, "bias": biased},
-	"Olmo2ForCausalLM":   {"eps": {"rms_norm_eps": 0.1}, "bias": biased},
-	"Olmo3ForCausalLM":   {"yarn": {"rope_scaling": nil}, "layers": {"layer_types": []string{"full_attention", "full_attention"}}},
-	"GemmaForCausalLM":   {"activation": {"hidden_act": "silu"}, "untied": {"tie_word_embeddings": false}, "bias": biased},
-	"Gemma2ForCausalLM": {
-		"scores": {"attn_logit_softcapping": 1.5}, "logits": {"final_logit_softcapping": 3.5}, "scale": {"query_pre_attn_scalar": 16},
-		"window": {"sliding_window": 7, "sliding_window_size": 7},
-	},
-	"Gemma3ForCausalLM": {
-		"local": {"rope_local_base_freq": 50.0}, "global": {"rope_theta": 50.0}, "pattern": {"sliding_window_pattern": 3},
-		"linear": {"rope_scaling": keys{"rope_type": "linear", "factor": 8.0}}, "cap": {"final_logit_softcapping": 2.5},
-	},
-	"Gemma3ForConditionalGeneration": {"local": {"rope_local_base_freq": 50.0}},
-	"Phi3ForCausalLM": {
-		"longrope": {"rope_scaling": longrope, "original_max_position_embeddings": 64},
-		"long":     {"rope_scaling": longrope, "original_max_position_embeddings": 8},
-		"part":     {"partial_rotary_factor": 0.75}, "window": {"sliding_window": 8},
-	},
-	"StableLmForCausalLM": {
-		"parallel": {"use_parallel_residual": true}, "head norms": {"qk_layernorm": true}, "part": {"partial_rotary_factor": 0.5},
-		"bias": {"use_qkv_bias": false},
-	},
-	"GPTNeoXForCausalLM": {
-		"sequential": {"use_parallel_residual": false}, "part": {"rotary_pct": 0.5}, "base": {"rotary_emb_base": 50.0},
-		"bias": {"attention_bias": false},
-	},
-	"SmolLM3ForCausalLM": {
-		"rotation": {"no_rope_layer_interval": 3}, "window": {"use_sliding_window": true, "sliding_window": 8},
-		"bias": {"attention_bias": true, "mlp_bias": true},
-	},
-	"GraniteForCausalLM": {
-		"scores": {"attention_multiplier": 0.25}, "embedding": {"embedding_multiplier": 1.5}, "residual": {"residual_multiplier": 0.9},
-		"logits": {"logits_scaling": 1.2}, "bias": {"attention_bias": true, "mlp_bias": true},
-	},
-	"CohereForCausalLM": {"logits": {"logit_scale": 0.25}, "head norms": {"use_qk_norm": true}, "bias": biased},
-	"GlmForCausalLM":    {"part": {"partial_rotary_factor": 1.0}},
-	"Glm4ForCausalLM":   {"part": {"partial_rotary_factor": 1.0}, "bias": {"attention_bias": false}},
-}
-
-func family(name string, config keys) loadertest.Options {
-	o := loadertest.Options{Family: name, KVHeads: 2, Seed: 11, Config: config}
-	if name == "GPTNeoXForCausalLM" {
-		o.KVHeads = 0
-	}
-	return o
-}
 
 // prompt is longer than every window, and repeats a token.
 var prompt = []int32{7, 19, 3, 42, 7, 19, 55, 0, 63, 11, 30, 7, 28, 60}
@@ -100,30 +33,30 @@ func TestFamilies(t *testing.T) {
 	}
 	defer golden.Close()
 	withGolden := 0
-	for _, name := range loader.Architectures() {
-		var usual [][]float64
-		for _, change := range append([]string{"usual"}, slices.Sorted(maps.Keys(changes[name]))...) {
-			id := strings.TrimSuffix(name, "ForCausalLM") + "/" + strings.ReplaceAll(change, " ", "_")
-			if name != withVision {
-				withGolden++
-			}
-			t.Run(id, func(t *testing.T) {
-				e := example{o: family(name, changes[name][change])}
-				e.c = openIn(t, *checkpoints, id, e.o)
-				e.plain = forward(t, e.c, prompt, loadertest.Gains{})
-				if change == "usual" {
-					usual = e.plain.Logits
-				} else if d := largest(usual, e.plain.Logits); usual != nil && d < 1e-3 { // nil: -run leaves it out
-					t.Errorf("it changes the logits by %.1e only", d)
-				}
-				for law, holds := range laws {
-					t.Run(law, func(t *testing.T) { holds(t, e) })
-				}
-				if name != withVision && *checkpoints == "" {
-					parityCase{arrays: golden}.compare(t, id, tolState, e.plain.Logits[len(prompt)-1])
-				}
-			})
+	var usual [][]float64
+	for _, v := range loadertest.Variants() {
+		if v.Options.Family != withVision {
+			withGolden++
 		}
+		if v.Usual {
+			usual = nil
+		}
+		t.Run(v.Name, func(t *testing.T) {
+			e := example{o: v.Options}
+			e.c = openIn(t, *checkpoints, v.Name, e.o)
+			e.plain = forward(t, e.c, prompt, loadertest.Gains{})
+			if v.Usual {
+				usual = e.plain.Logits
+			} else if d := largest(usual, e.plain.Logits); usual != nil && d < 1e-3 { // nil: -run leaves it out
+				t.Errorf("it changes the logits by %.1e only", d)
+			}
+			for law, holds := range laws {
+				t.Run(law, func(t *testing.T) { holds(t, e) })
+			}
+			if e.o.Family != withVision && *checkpoints == "" {
+				parityCase{arrays: golden}.compare(t, v.Name, tolState, e.plain.Logits[len(prompt)-1])
+			}
+		})
 	}
 	if *checkpoints == "" && withGolden != len(golden.Names()) {
 		t.Errorf("there are %d families and changes, and %d in the golden file", withGolden, len(golden.Names()))
@@ -166,24 +99,18 @@ func TestWriteRefusesWhatAFamilyLacks(t *testing.T) {
 // Every switch of the spec is on in some family or change here, so that the laws above hold for all of them.
 func TestLawsCoverTheSpec(t *testing.T) {
 	seen := map[string]bool{}
-	for _, name := range loader.Architectures() {
-		configs := []keys{nil}
-		for _, config := range changes[name] {
-			configs = append(configs, config)
-		}
-		for _, config := range configs {
-			s := loadertest.Open(t, family(name, config)).Spec
-			for switches, on := range map[string]bool{
-				"norm " + string(s.Norm): true, "query norm " + string(s.QKNorm): true, "order " + string(s.Parallel): true,
-				"activation " + string(s.Activation): true, fmt.Sprint("gated ", s.Gated): true, fmt.Sprint("tied ", s.Tied): true,
-				fmt.Sprint("norms ", s.Norms): true, "clip": s.QKVClip > 0, "score cap": s.ScoreCap > 0, "logit cap": s.LogitCap > 0,
-				"embed scale": s.EmbedScale != 1, "residual scale": s.ResidualScale != 1, "logit scale": s.LogitScale != 1,
-				"logit divide": s.LogitDivide != 1, "tables": len(s.Tables) > 1, "interleaved": s.Interleaved,
-				"partial": 2*planesOf(&s) < s.HeadDim, "window": s.Kinds[0].Window > 0, "unrotated": s.Kinds[1].Table == loader.Unrotated,
-				"fused": len(s.Params.Layer(0).Q.Views) == 1 && s.Params.Layer(0).Q.Views[0].Times > 0,
-			} {
-				seen[switches] = seen[switches] || on
-			}
+	for _, v := range loadertest.Variants() {
+		s := loadertest.Open(t, v.Options).Spec
+		for switches, on := range map[string]bool{
+			"norm " + string(s.Norm): true, "query norm " + string(s.QKNorm): true, "order " + string(s.Parallel): true,
+			"activation " + string(s.Activation): true, fmt.Sprint("gated ", s.Gated): true, fmt.Sprint("tied ", s.Tied): true,
+			fmt.Sprint("norms ", s.Norms): true, "clip": s.QKVClip > 0, "score cap": s.ScoreCap > 0, "logit cap": s.LogitCap > 0,
+			"embed scale": s.EmbedScale != 1, "residual scale": s.ResidualScale != 1, "logit scale": s.LogitScale != 1,
+			"logit divide": s.LogitDivide != 1, "tables": len(s.Tables) > 1, "interleaved": s.Interleaved,
+			"partial": 2*planesOf(&s) < s.HeadDim, "window": s.Kinds[0].Window > 0, "unrotated": s.Kinds[1].Table == loader.Unrotated,
+			"fused": len(s.Params.Layer(0).Q.Views) == 1 && s.Params.Layer(0).Q.Views[0].Times > 0,
+		} {
+			seen[switches] = seen[switches] || on
 		}
 	}
 	for _, want := range []string{

@@ -31,6 +31,8 @@ type Config struct {
 	LongFactor      []float64
 
 	Proportion float64 // proportional: part of the planes that turn, 1 without it
+
+	Exact []float64 // type "exact", which no config.json has: the frequencies themselves [planes]
 }
 
 // Types lists the values of Config.Type that New builds.

@@ -6,9 +6,17 @@
 //
 //	t, err := rope.New(rope.Config{Type: "default", Theta: 10000}, 128, 4096)
 //	cos, sin := t.CosSin(512, rope.Float32Angles) // [512, 64] each
-//	slow := t.SlowestPlanes(16)                   // planes 63, 62, ... 56: eight planes, sixteen dimensions
+//	band, err := rope.ParseBand("slow16")         // eight planes, sixteen dimensions
+//	planes, err := band.Planes(t)                 // 56 to 63
+//	rule, err := rope.ParseRule("moebius2048")    // another table of the same size
+//	other, err := rule.Apply(t)
+//	c := other.Kernel(512)                        // mean cosine 512 tokens apart
 //
-// [Types] lists the methods that New knows, all of transformers'; of two of them, the table depends on the length of the pass, which
+// A [Rule] is a table by name and a [Band] is planes by name; edits, files and the command line share their two grammars. A [File] is a table
+// by its numbers. A [Layout] turns planes into dimensions of a head.
+//
+// [Types] lists the methods that New knows, all of transformers' and as its version 5.24.0 has them (yarn and longrope differ between
+// versions); of two of them, the table depends on the length of the pass, which
 // [Config.VariesBeyond] tells.
 //
 // Everything is float64 and pure; only [Table.CosSin] rounds, and says how. A plane index says nothing about which dimensions the

@@ -11,6 +11,14 @@ type Table struct {
 	InvFreq   []float64 // [planes], radians a position
 	Scale     float64   // factor on cosine and sine of both query and key, so scores scale by its square
 	RotaryDim int       // rotated dimensions of the head, twice the number of planes
+
+	from *origin // of New, nil for a table that was made otherwise
+}
+
+// origin is what New made a table from.
+type origin struct {
+	config              Config
+	headDim, passLength int
 }
 
 // New builds the table of c for heads of headDim dimensions and a pass of passLength tokens; [Config.VariesBeyond] says whether the length
@@ -29,10 +37,12 @@ func New(c Config, headDim, passLength int) (*Table, error) {
 		return nil, fmt.Errorf("rope: rotary dimensions: got %d, want 2 to the head's %d", r, headDim)
 	case r%2 != 0:
 		return nil, fmt.Errorf("rope: rotary dimensions: got %d, want an even number", r)
+	case c.Type == "exact":
+		return exact(c, r)
 	case !positive(c.Theta):
 		return nil, fmt.Errorf("rope: rope_theta: got %v, want a finite number > 0", c.Theta)
 	}
-	t := &Table{InvFreq: ladder(c.Theta, r), Scale: 1, RotaryDim: r}
+	t := &Table{InvFreq: ladder(c.Theta, r), Scale: 1, RotaryDim: r, from: &origin{c, headDim, passLength}}
 	var err error
 	switch c.Type {
 	case "default":
@@ -63,6 +73,19 @@ func New(c Config, headDim, passLength int) (*Table, error) {
 		return nil, fmt.Errorf("rope: %s: factor on cosine and sine: got %v, want a finite number > 0", c.Type, t.Scale)
 	}
 	return t, nil
+}
+
+// exact is the table of Config.Exact.
+func exact(c Config, r int) (*Table, error) {
+	if len(c.Exact) != r/2 {
+		return nil, fmt.Errorf("rope: exact: got %d frequencies, want %d, one a plane of %d rotated dimensions", len(c.Exact), r/2, r)
+	}
+	for i, w := range c.Exact {
+		if !(w >= 0) || math.IsInf(w, 1) {
+			return nil, fmt.Errorf("rope: exact: plane %d: got frequency %v, want a finite number >= 0", i, w)
+		}
+	}
+	return &Table{InvFreq: slices.Clone(c.Exact), Scale: or(c.AttentionFactor, 1), RotaryDim: r}, nil
 }
 
 // ladder returns theta^(-2i/r), the frequencies of RoFormer (Su et al. 2021, section 3.4.2).

@@ -2,6 +2,7 @@ package rope_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -153,72 +154,74 @@ func TestTransformersTables(t *testing.T) {
 	}
 }
 
-func TestSlowestPlanes(t *testing.T) {
+// TestPlaneSets: the slowest and the fastest dimensions of every case, by name of their band. Odd numbers, which cut a plane, are refused.
+func TestPlaneSets(t *testing.T) {
 	var g struct {
 		Cases []struct {
-			ID    string    `json:"id"`
-			R     int       `json:"R"`
-			Base  float64   `json:"base"`
-			Table []float64 `json:"table"`
-			Order []int     `json:"order_planewise"`
-			Sets  []struct {
-				K         int    `json:"k"`
-				Rule      string `json:"rule"`
-				Low       []int  `json:"low"`
-				LowPlanes []int  `json:"low_planes"`
+			ID     string      `json:"id"`
+			Layout rope.Layout `json:"layout"`
+			D, R   int
+			Base   float64   `json:"base"`
+			Table  []float64 `json:"table"`
+			Order  []int     `json:"order_planewise"`
+			Sets   []struct {
+				K          int    `json:"k"`
+				Rule       string `json:"rule"`
+				Low, High  []int
+				LowPlanes  []int `json:"low_planes"`
+				HighPlanes []int `json:"high_planes"`
 			} `json:"sets"`
 		} `json:"cases"`
 	}
 	readJSON(t, "testdata/planes.json", &g)
-	compared := 0
+	compared, refused := 0, 0
 	for _, c := range g.Cases {
-		tab := &rope.Table{InvFreq: c.Table, Scale: 1, RotaryDim: c.R}
+		cfg := rope.Config{Type: "default", Theta: c.Base, RotaryDim: c.R}
 		switch {
-		case strings.Contains(c.ID, "proportional"): // a quarter of the ladder, then zeros: planes.json README
-			tab.InvFreq = make([]float64, c.R/2)
-			for i := range c.R / 8 {
-				tab.InvFreq[i] = math.Pow(c.Base, -2*float64(i)/float64(c.R))
-			}
-		case c.Table == nil:
-			built, err := rope.New(rope.Config{Type: "default", Theta: c.Base}, c.R, 1)
-			if err != nil {
-				t.Fatal(err)
-			}
-			tab = built
+		case c.Table != nil:
+			cfg = rope.Config{Type: "exact", Exact: c.Table, RotaryDim: c.R}
+		case strings.Contains(c.ID, "proportional"): // planes.json: p = 0.25
+			cfg.Type, cfg.Proportion = "proportional", 0.25
 		}
-		member := func(plane int) (int, int) {
-			if strings.HasPrefix(c.ID, "interleaved") {
-				return 2 * plane, 2*plane + 1
-			}
-			return plane, plane + c.R/2
+		tab, err := rope.New(cfg, c.D, 1)
+		if err != nil {
+			t.Fatal(err)
 		}
-		dims := func(planes []int) (out []int) {
-			for _, p := range planes {
-				a, b := member(p)
-				out = append(out, a, b)
-			}
-			return out
-		}
-		if got := dims(tab.SlowestPlanes(c.R)); !slices.Equal(got, c.Order) {
+		if got := c.Layout.Dims(tab.SlowestPlanes(c.R), c.R); !slices.Equal(got, c.Order) {
 			t.Errorf("%s: order: got %v, want %v", c.ID, got, c.Order)
 		}
 		for _, s := range c.Sets {
-			if s.Rule != "planewise" || s.K%2 != 0 {
-				continue
+			if s.Rule != "planewise" {
+				continue // the argsort over dimensions, which takes one member of planes that tie
 			}
-			compared++
-			got := tab.SlowestPlanes(s.K)
-			if !slices.Equal(dims(got), s.Low) {
-				t.Errorf("%s: k=%d: got dims %v, want %v", c.ID, s.K, dims(got), s.Low)
-			}
-			slices.Sort(got)
-			if !slices.Equal(got, s.LowPlanes) {
-				t.Errorf("%s: k=%d: got planes %v, want %v", c.ID, s.K, got, s.LowPlanes)
+			for name, want := range map[string][2][]int{"slow": {s.LowPlanes, s.Low}, "fast": {s.HighPlanes, s.High}} {
+				band, err := rope.ParseBand(fmt.Sprint(name, s.K))
+				if s.K%2 != 0 {
+					if refused++; err == nil || !strings.Contains(err.Error(), "even") {
+						t.Errorf("%s%d: got %v, %v, want it refused", name, s.K, band, err)
+					}
+					continue
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				planes, err := band.Planes(tab)
+				if s.K > c.R {
+					t.Fatalf("%s: k=%d of %d", c.ID, s.K, c.R)
+				}
+				if err != nil || !slices.Equal(planes, want[0]) {
+					t.Errorf("%s: %s: got planes %v, %v, want %v", c.ID, band, planes, err, want[0])
+				}
+				dims := c.Layout.Dims(planes, c.R)
+				if touched, whole := c.Layout.Touched(want[1], c.R); touched != s.K/2 || whole != s.K/2 || !slices.Equal(sorted(dims), sorted(want[1])) {
+					t.Errorf("%s: %s: got dims %v, want %v", c.ID, band, dims, want[1])
+				}
+				compared++
 			}
 		}
 	}
-	if compared != 98 {
-		t.Errorf("compared %d sets, want the 98 of the file that are plane-wise and even", compared)
+	if compared != 2*98 || refused == 0 {
+		t.Errorf("compared %d sets and refused %d, want both ends of the 98 of the file that are plane-wise and even", compared, refused)
 	}
 	tab := &rope.Table{InvFreq: []float64{1, .5}, RotaryDim: 4}
 	for _, k := range []int{-2, 3, 6} {
@@ -232,6 +235,8 @@ func TestSlowestPlanes(t *testing.T) {
 		}()
 	}
 }
+
+func sorted(list []int) []int { return slices.Sorted(slices.Values(list)) }
 
 func TestCosSin(t *testing.T) {
 	tab := &rope.Table{InvFreq: []float64{1, 1.0 / 3}, Scale: 1.25, RotaryDim: 4}

@@ -28,16 +28,23 @@ var ErrChatTemplate = errors.New("chat template")
 // A template that uses a special token which tokenizer_config.json does not name is refused, as is one that the Jinja library cannot
 // run; a template may itself refuse a conversation.
 func (t *Tokenizer) Chat(messages []Message, o ChatOptions) (text string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			text, err = "", fmt.Errorf("%w: %v", ErrChatTemplate, r)
+		}
+	}()
 	template, err := t.chat()
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrChatTemplate, err)
 	}
-	turns := make([]any, len(messages))
+	turns := make([]jinja.Value, len(messages))
 	for i, m := range messages {
-		turns[i] = map[string]any{"role": m.Role, "content": m.Content}
+		turns[i] = jinja.NewDict()
+		turns[i].AsDict().Set("role", jinja.NewString(m.Role)) // the order that tojson and items() write
+		turns[i].AsDict().Set("content", jinja.NewString(m.Content))
 	}
 	vars := map[string]jinja.Value{
-		"messages":              jinja.FromGoValue(turns),
+		"messages":              jinja.NewList(turns),
 		"tools":                 jinja.None(),
 		"documents":             jinja.None(),
 		"add_generation_prompt": jinja.NewBool(o.GenerationPrompt),
@@ -51,11 +58,6 @@ func (t *Tokenizer) Chat(messages []Message, o ChatOptions) (text string, err er
 	for name, v := range o.Vars {
 		vars[name] = jinja.FromGoValue(v)
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			text, err = "", fmt.Errorf("%w: %v", ErrChatTemplate, r)
-		}
-	}()
 	if text, err = template.RenderValues(vars); err != nil {
 		return "", fmt.Errorf("%w: %w", ErrChatTemplate, err)
 	}

@@ -159,6 +159,7 @@ func TestChatRefusals(t *testing.T) {
 		{"line of an error", "a\n\n  {% if true %}\n{# b\n #}\n{% set %}{% endif %}", "line 6"},
 		{"unknown filter", "{{ messages | frobnicate }}", "frobnicate"},
 		{"unknown function", "{{ frobnicate() }}", ""},
+		{"map by a filter's name", "{{ messages | map(attribute='content') | map('trim') | join }}", "map_by_filter"},
 	} {
 		tok := chatTokenizer(t, "gpt2", c.template, nil)
 		if text, err := tok.Chat([]Message{{"user", "x"}}, ChatOptions{}); !errors.Is(err, ErrChatTemplate) || !strings.Contains(err.Error(), c.want) {
@@ -172,6 +173,21 @@ func TestChatRefusals(t *testing.T) {
 	tok = chatTokenizer(t, "gpt2", "{{ strftime_now('%d %b %Y, %H:%M %%') }}", nil)
 	if got, err := tok.Chat(nil, ChatOptions{Today: goldenToday}); got != "26 Jul 2024, 12:00 %" || err != nil {
 		t.Errorf("date: got %q, %v", got, err)
+	}
+}
+
+// TestChatValues: what Python and Jinja write for these, by hand.
+func TestChatValues(t *testing.T) {
+	for template, want := range map[string]string{
+		"{{ messages | tojson }}": `[{"role": "user", "content": "x"}]`,
+		"{% for k, v in messages[0] | items %}{{ k }}={{ v }} {% endfor %}": "role=user content=x ",
+		`{{ "\u0041\x42\\u0041\x22\u005c\x0A|\r" }}`:                        "AB\\u0041\"\\\n|\r",
+		"{{ 'a\\'\\\"b' }}{{ messages | map(attribute='role') | join }}":    `a'"buser`,
+	} {
+		tok := chatTokenizer(t, "gpt2", template, nil)
+		if got, err := tok.Chat([]Message{{"user", "x"}}, ChatOptions{}); got != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", template, got, err, want)
+		}
 	}
 }
 

@@ -84,10 +84,10 @@ type stripDecoder struct {
 func (d stripDecoder) decode(tokens []string) []string {
 	out := make([]string, len(tokens))
 	for i, t := range tokens {
-		for range d.start {
+		for range min(d.start, len(t)) {
 			t = strings.TrimPrefix(t, d.content)
 		}
-		for range d.stop {
+		for range min(d.stop, len(t)) {
 			t = strings.TrimSuffix(t, d.content)
 		}
 		out[i] = t

@@ -30,7 +30,8 @@
 //
 // [Tokenizer.Chat] writes a conversation in the checkpoint's template, as transformers' apply_chat_template does. The expressions are run
 // by github.com/ardanlabs/jinja; white space is trimmed here. The template writes BOS itself: its result is encoded without AddSpecial.
-// Where Jinja stops at an undefined value, as in templates that cannot do without tools, the library may go on with nothing.
+// Where Jinja stops at an undefined value, as in templates that cannot do without tools, the library may go on with nothing; and it
+// prints none, floats and lists in forms of its own, which templates of messages do not print.
 //
 // # BOS
 //
@@ -49,4 +50,8 @@
 // reference is the pipeline of tokenizer.json as the tokenizers library runs it, not what a transformers version rebuilds from
 // a tokenizer's class name: for the class GPT2Tokenizer, transformers 5 makes a new pre-tokenizer and loses the Digits node of
 // SmolLM2, which shows in texts like " ½".
+//
+// Decode gives back an added token as the file writes it, as the library did up to version 0.22. From 0.23 on the library gives tokens
+// with "normalized": true in their normalized form, with the "▁" that a Prepend puts before them, and its skip_special_tokens no longer
+// knows them for special.
 package tokenizer

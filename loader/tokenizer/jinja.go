@@ -2,6 +2,8 @@ package tokenizer
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 )
@@ -91,11 +93,37 @@ func nextTag(s string, pos int) (tag jinjaTag, ok bool) {
 				tag.closing = last
 				to--
 			}
-			tag.body, tag.end = s[from:to], i+2
+			tag.body, tag.end = plainExpression(s[from:to]), i+2
 			return tag, true
 		}
 	}
 	return tag, true
+}
+
+var (
+	stringEscape = regexp.MustCompile(`(?s)\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|.)`)
+	mapByName    = regexp.MustCompile(`\|\s*map\s*\(\s*(['"])`)
+)
+
+// plainExpression writes out the escapes that the library would leave as they are, and turns map with the name of a filter, which it would
+// run as if it did nothing, into a filter that it refuses.
+func plainExpression(body string) string {
+	body = stringEscape.ReplaceAllStringFunc(body, func(escape string) string {
+		if escape == `\r` {
+			return "\r"
+		}
+		code, err := strconv.ParseUint(escape[2:], 16, 32)
+		switch {
+		case err != nil:
+			return escape
+		case code == '\n': // a line more would shift the lines that errors name
+			return `\n`
+		case code == '\\', code == '\'', code == '"':
+			return `\` + string(rune(code))
+		}
+		return string(rune(code))
+	})
+	return mapByName.ReplaceAllString(body, "| map_by_filter($1")
 }
 
 // trimBefore trims the text that stands before the tag.

@@ -298,3 +298,11 @@ func TestAnswerIDs(t *testing.T) {
 		t.Errorf("got error %v, want invalid UTF-8", err)
 	}
 }
+
+// TestStripCounts: counts in a file that no token reaches take no time.
+func TestStripCounts(t *testing.T) {
+	d := stripDecoder{"x", 1 << 50, 1 << 50}
+	if got := d.decode([]string{"xxaxx", "", "xx"}); !slices.Equal(got, []string{"a", "", ""}) {
+		t.Errorf("got %q", got)
+	}
+}
