@@ -2,7 +2,6 @@ package harness
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,7 +11,7 @@ import (
 	"github.com/headscope/headscope/heads"
 )
 
-const headListAdvice = "give L18H6,L8H0 or [[18,6],[8,0]], each head once, or a file of such a list, or a result"
+const headListAdvice = "give L18H6,L8H0 or [[18,6],[8,0]], each head once, or a file of such a list, a result, or another format of docs/head-lists.md"
 
 // GivenHeads are heads to knock out and what their source says of others.
 type GivenHeads struct {
@@ -23,7 +22,7 @@ type GivenHeads struct {
 	DetectedOn *PlanPrompts // the prompts that they were detected on, from a result; nil = not known
 }
 
-// ReadHeads reads heads to knock out: a file (a list, or a result of ours) or a list as text.
+// ReadHeads reads heads to knock out: a file (any that heads.DecodeRanking reads) or a list as text.
 func ReadHeads(list string) (*GivenHeads, error) {
 	ranking, listErr := heads.ParseRanking(list)
 	if listErr == nil {
@@ -48,7 +47,7 @@ func ReadHeads(list string) (*GivenHeads, error) {
 		Detection *Detection `json:"detection"`
 		Plan      *Plan      `json:"plan"`
 	}
-	if err := json.Unmarshal(data, &r); err != nil {
+	if err := heads.DecodeJSON(data, &r); err != nil { // published profiles hold bare NaN
 		return nil, &hintError{fmt.Errorf("%s: %w", list, err), headListAdvice}
 	}
 	if r.Schema > schemaVersion {

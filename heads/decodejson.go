@@ -169,8 +169,12 @@ func decodeResult(b []byte, doc map[string]json.RawMessage) (*Document, error) {
 	}
 	for i := range list {
 		x := Detected{Detector: list[i].Detector, Scores: &list[i]}
-		if r.Detection != nil && x.Detector == "argmax_last" { // what the threshold is about
+		switch {
+		case r.Detection == nil:
+		case x.Detector == "argmax_last": // what the threshold is about
 			x.Heads, x.Ordered, main.Heads = main.Heads, true, nil
+		case d.Threshold > 0 && (x.Detector == "argmax_code" || x.Detector == "copy_tf"): // shares too
+			x.Heads, x.Ordered = list[i].Ranking().Only(list[i].AtLeast(d.Threshold)), true
 		}
 		d.Detectors = append(d.Detectors, x)
 	}

@@ -249,7 +249,7 @@ func (d *publishedDoc) compute(item publishedItem) ([]Value, float64) {
 		return d.partial(item)
 	case is("partial_p_from_rho"):
 		rho, n := d.number(in[0]), d.number(in[1])+d.number(in[2])
-		return []Value{correlation(rho, int(n)-2).P}, 1e-6
+		return []Value{CorrelationP(rho, int(n)-2)}, 1e-6
 	case name == "spearman_p":
 		return []Value{Spearman(d.numbers("argmax_scores"), d.numbers("copy_scores")).P}, 1e-6
 	case is("spearman_p_"):

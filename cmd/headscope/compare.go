@@ -16,7 +16,8 @@ func compareVerb() *verb {
 		name: "compare", operands: "A [B]", summary: "two lists of heads side by side, from results or other people's files; of one file its detectors",
 		details: "Formats: results of ours, published profiles, {\"L-H\": [...]} of Wu et al., QRHead's lists, DuoAttention's gates, L13H4 labels,\n" +
 			"[[layer, head], ...]. Detectors of one name are compared, or each with each where the files share no name. Exit code 5: a pair of one\n" +
-			"name (else the first pair) is past --tolerance: 1 - Jaccard, or a score's difference relative to the largest if that is above 1.",
+			"name (else the first pair) is past --tolerance: 1 - Jaccard, or a score's difference relative to the largest if that is above 1; of two results also\n" +
+			"a condition's recall.",
 		flags: func(fs *pflag.FlagSet) action {
 			asJSON := fs.Bool("json", false, "print JSON")
 			tolerance := fs.String("tolerance", "", "largest difference that passes, 0 to 1; without it none fails")
@@ -45,7 +46,7 @@ func compareVerb() *verb {
 					err = c.Write(a.out)
 				}
 				if err == nil && c.Past > 0 {
-					err = &codeError{exitDifferent, fmt.Errorf("%d of %d pairs are past the tolerance %s", c.Past, len(c.Pairs), *tolerance), "the lines \"past the tolerance\" say by how much"}
+					err = &codeError{exitDifferent, fmt.Errorf("%d comparisons are past the tolerance %s", c.Past, *tolerance), "the lines \"past the tolerance\" say by how much"}
 				}
 				return err
 			}

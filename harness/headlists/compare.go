@@ -26,7 +26,8 @@ type Comparison struct {
 	Shape       heads.Shape         `json:"shape"`
 	ShapeFrom   string              `json:"shape_from"` // the file, or "names" where no file tells it
 	Pairs       []Pair              `json:"pairs"`
-	Tolerance   *float64            `json:"tolerance"` // null: none was asked for
+	Conditions  []ConditionPair     `json:"conditions"` // that two results of ours both have
+	Tolerance   *float64            `json:"tolerance"`  // null: none was asked for
 	Past        int                 `json:"past_tolerance"`
 	Seed        uint64              `json:"seed"`
 	Resamples   int                 `json:"resamples"` // of whole layers
@@ -62,7 +63,8 @@ type CompareOptions struct {
 // Compare reads one file or two, of any format of [heads.ReadDocument], and compares detectors: of two files those of the same name, or
 // each with each where no name is shared; of one file each with each. The tolerance holds for pairs of the same name, for the first pair
 // where no name is shared, and for every pair of one file: 1 - Jaccard of the sets, and, where the name is the same, the largest difference
-// of a score (relative to the largest score where that is above 1), must not be above it.
+// of a score (relative to the largest score where that is above 1), must not be above it. Of two results the conditions of one name are set
+// side by side as well; the tolerance holds for the difference of their recalls.
 func Compare(paths []string, o CompareOptions) (*Comparison, error) {
 	if o.Resamples == 0 {
 		o.Resamples = resamples
@@ -77,7 +79,7 @@ func Compare(paths []string, o CompareOptions) (*Comparison, error) {
 	}
 	c := &Comparison{
 		Schema: SchemaVersion, Kind: "comparison", Tool: harness.CurrentTool(), Environment: harness.CurrentEnvironment(nil), Tolerance: o.Tolerance,
-		Seed: o.Seed, Resamples: o.Resamples, Files: []ListInfo{}, Pairs: []Pair{}, Unit: "heads",
+		Seed: o.Seed, Resamples: o.Resamples, Files: []ListInfo{}, Pairs: []Pair{}, Conditions: []ConditionPair{}, Unit: "heads",
 	}
 	for _, d := range docs {
 		c.Files = append(c.Files, infoOf(d))
@@ -90,6 +92,11 @@ func Compare(paths []string, o CompareOptions) (*Comparison, error) {
 		pair.Held = p.held
 		c.hold(&pair)
 		c.Pairs = append(c.Pairs, pair)
+	}
+	if len(docs) == 2 {
+		if err := c.conditions(docs); err != nil {
+			return nil, err
+		}
 	}
 	if len(c.Pairs) == 0 {
 		return nil, fmt.Errorf("%s: got one detector, want two to compare, or a second file", paths[0])

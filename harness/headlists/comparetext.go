@@ -47,8 +47,23 @@ func (c *Comparison) Write(w io.Writer) error {
 	for i := range c.Pairs {
 		c.Pairs[i].write(&b)
 	}
+	if len(c.Conditions) > 0 {
+		fmt.Fprintln(tw, "\ncondition\trecall\t95 %\tand\t95 %\tmargin\tand")
+		for _, p := range c.Conditions {
+			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Name, digits(p.RecallA.Value), ends(p.RecallA), digits(p.RecallB.Value), ends(p.RecallB),
+				digits(p.MarginA.Value), digits(p.MarginB.Value))
+		}
+		if err := tw.Flush(); err != nil {
+			return err
+		}
+		for _, p := range c.Conditions {
+			for _, x := range p.Past {
+				fmt.Fprintf(&b, "%s: past the tolerance: %s\n", p.Name, x)
+			}
+		}
+	}
 	if c.Tolerance != nil {
-		fmt.Fprintf(&b, "%d pairs past the tolerance of %g\n", c.Past, *c.Tolerance)
+		fmt.Fprintf(&b, "%d comparisons past the tolerance of %g\n", c.Past, *c.Tolerance)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -83,12 +83,13 @@ func largest(s *heads.Scores) float64 {
 	return m
 }
 
+const slack = 1e-12 // 1 - 0.9 is above 0.1
+
 // hold notes what lies past the tolerance.
 func (c *Comparison) hold(p *Pair) {
 	if c.Tolerance == nil || !p.Held {
 		return
 	}
-	const slack = 1e-12 // 1 - 0.9 is above 0.1
 	limit := *c.Tolerance + slack
 	if p.Sets != nil && 1-p.Sets.Jaccard > limit {
 		p.Past = append(p.Past, fmt.Sprintf("1 - Jaccard is %.4g", 1-p.Sets.Jaccard))

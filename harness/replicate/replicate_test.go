@@ -1,6 +1,7 @@
 package replicate
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"math"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
 // profilesDir holds the published files; golden has what NumPy, SciPy and statsmodels make of them.
@@ -305,5 +308,44 @@ func TestRunErrors(t *testing.T) {
 	}
 	if _, err := Run(context.Background(), []string{t.TempDir()}); err == nil || !strings.Contains(err.Error(), "no .json files") {
 		t.Errorf("an empty folder: got %v", err)
+	}
+}
+
+// TestSchema: a report is valid for a validator that is not ours, and one with another key is not.
+func TestSchema(t *testing.T) {
+	text, err := Schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("s.json", parsed); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("s.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(context.Background(), []string{profilesDir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(v); err != nil {
+		t.Error(err)
+	}
+	v.(map[string]any)["files"].([]any)[0].(map[string]any)["extra"] = 1
+	if s.Validate(v) == nil {
+		t.Error("an unknown key is valid")
 	}
 }
