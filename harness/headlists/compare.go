@@ -43,14 +43,15 @@ type ListInfo struct {
 	Detectors []DetectorInfo `json:"detectors"`
 }
 
-// DetectorInfo is one detector of a file.
+// DetectorInfo is one detector of a file: how its heads lie and how its score is spread. What the file does not tell is null.
 type DetectorInfo struct {
-	Detector string      `json:"detector"`
-	Heads    heads.Set   `json:"heads"` // listed; null where it has scores alone
-	N        int         `json:"n"`     // heads listed
-	Scored   bool        `json:"scored"`
-	Gini     stats.Value `json:"gini"`  // of the scores; null without
-	Depth    stats.Value `json:"depth"` // mean depth of the listed heads, 0 the first layer, 1 the last
+	Detector string    `json:"detector"`
+	Heads    heads.Set `json:"heads"` // listed; empty where it has scores alone
+	Listed   bool      `json:"listed"`
+
+	Layers *heads.LayerProfile  `json:"layer_profile"`
+	KV     *heads.KVProfile     `json:"gqa"`
+	Scores *heads.Concentration `json:"concentration"`
 }
 
 // CompareOptions are what a comparison needs beside the files.
@@ -107,15 +108,18 @@ func Compare(paths []string, o CompareOptions) (*Comparison, error) {
 func infoOf(d *heads.Document) ListInfo {
 	info := ListInfo{Path: d.Path, Format: d.Format, Model: d.Model, Shape: d.Shape, Detectors: []DetectorInfo{}}
 	for _, x := range d.Detectors {
-		di := DetectorInfo{Detector: x.Detector, N: len(x.Heads), Scored: x.Scores != nil, Gini: stats.NoValue(stats.ReasonNoData), Depth: stats.NoValue(stats.ReasonNoData)}
-		if x.Heads != nil {
-			di.Heads = x.Heads.Set()
-		}
+		di := DetectorInfo{Detector: x.Detector, Heads: x.Heads.Set(), Listed: x.Heads != nil}
 		if x.Scores != nil {
-			di.Gini = x.Scores.Concentration(d.Threshold).Gini
+			c := x.Scores.Concentration(d.Threshold)
+			di.Scores = &c
 		}
-		if d.Shape.Layers > 0 {
-			di.Depth = di.Heads.LayerProfile(d.Shape.Layers, nil).Centre
+		if di.Listed && d.Shape.Layers > 0 {
+			l := di.Heads.LayerProfile(d.Shape.Layers, x.Scores)
+			di.Layers = &l
+		}
+		if g := d.Shape.Group(); di.Listed && g > 0 {
+			kv := di.Heads.KVProfile(g)
+			di.KV = &kv
 		}
 		info.Detectors = append(info.Detectors, di)
 	}

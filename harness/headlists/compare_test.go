@@ -112,9 +112,32 @@ func TestOneFile(t *testing.T) {
 	}
 	a, _ := d.Detector("argmax_last")
 	b, _ := d.Detector("copy_tf")
+	if x := c.Files[0].Detectors[0]; x.Layers == nil || math.Abs(x.Layers.Weighted.Or(0)-c.scalar(t, "layer_com")) > 1e-12 || x.KV.Active == 0 || math.Abs(x.Scores.Gini.Or(0)-c.scalar(t, "gini")) > 1e-12 {
+		t.Errorf("got %+v", x)
+	}
 	if len(c.Pairs) != 1 || c.Pairs[0].Sets.Intersection != len(a.Heads.Set().Intersect(b.Heads.Set())) {
 		t.Errorf("got %+v", c.Pairs)
 	}
+}
+
+// scalar is a number that the compared profile stores.
+func (c *Comparison) scalar(t *testing.T, key string) float64 {
+	t.Helper()
+	b, err := os.ReadFile(c.Files[0].Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p struct {
+		Profile struct{ Scalars map[string]any }
+	}
+	if err := heads.DecodeJSON(b, &p); err != nil {
+		t.Fatal(err)
+	}
+	x, ok := p.Profile.Scalars[key].(float64)
+	if !ok {
+		t.Fatalf("%s: no %s", c.Files[0].Path, key)
+	}
+	return x
 }
 
 func TestOtherFormats(t *testing.T) {

@@ -14,14 +14,23 @@ import (
 func (c *Comparison) Write(w io.Writer) error {
 	var b strings.Builder
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tw, "file\tformat\tdetector\theads\tdepth\tGini")
+	fmt.Fprintln(tw, "file\tformat\tdetector\theads\tkv heads\tdepth\tGini")
 	for _, f := range c.Files {
 		for _, d := range f.Detectors {
-			n := "-"
-			if d.Heads != nil {
-				n = fmt.Sprint(d.N)
+			cells := []string{f.Path, string(f.Format), d.Detector, "-", "-", "-", "-"}
+			if d.Listed {
+				cells[3] = fmt.Sprint(len(d.Heads))
 			}
-			fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\n", f.Path, f.Format, d.Detector, n, number(d.Depth), number(d.Gini))
+			if d.KV != nil {
+				cells[4] = fmt.Sprint(d.KV.Active)
+			}
+			if d.Layers != nil {
+				cells[5] = number(d.Layers.Centre)
+			}
+			if d.Scores != nil {
+				cells[6] = number(d.Scores.Gini)
+			}
+			fmt.Fprintln(tw, strings.Join(cells, "\t"))
 		}
 	}
 	if err := tw.Flush(); err != nil {

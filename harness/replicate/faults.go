@@ -109,7 +109,7 @@ func (s *sheet) utilityFaults() {
 		s.fault(FaultZeroValues, "utility.retrieval_mean", "the mean is 0 for both groups of heads: a query projection that was not found is stored as zeros")
 	}
 	if m := s.f.number("utility.non_retrieval_mean"); m > largestL1 {
-		s.fault(FaultCodes, "utility.non_retrieval_mean", fmt.Sprintf("a mean row sum of %.0f is some 20 a weight, the size of 8-bit codes scaled to the row's largest weight: it tells the shape of rows, not their norm (wq_l1_int8 of headscope norms)", m))
+		s.fault(FaultCodes, "utility.non_retrieval_mean", fmt.Sprintf("a mean row sum of %.0f is hundreds of times what the weights of a trained projection add up to: it is the size of 8-bit codes scaled to the row's largest weight, which tell the shape of rows, not their norm (wq_l1_int8 of headscope norms)", m))
 	}
 	const at = "utility.clustered_permutation_p"
 	p := s.f.number(at)
