@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs go test on every package: those that open a backend one at a time (XLA and the Go backend each use all cores), the
+# Runs go test on every package: those that open a backend two at a time (most of their time is compilation on one core), the
 # others together. A package that passes is one line, one that fails is shown in full. What did not run is listed at the end.
 # Arguments go to go test.
 #
