@@ -11,8 +11,8 @@ import (
 const configFile = "config.json"
 
 // config reads the keys of one JSON object and remembers which were read, so that a key nobody asked for can be refused. The first
-// error is kept and later reads return zero values; callers look once, at the end. A null is the same as an absent key, as it is in
-// transformers for every key read here.
+// error is kept and later reads return zero values; callers look once, at the end. A null is the same as an absent key where the default is
+// nothing, false or 0; where it is more, transformers' classes fail on a null or take it for something else, and it is refused.
 type config struct {
 	file   string
 	prefix string // path of the object inside the file, "" or "rope_scaling."
@@ -84,6 +84,13 @@ func (c *config) value(key, kind string, v any) bool {
 	return true
 }
 
+// notNull refuses a null under key, which has the default def.
+func (c *config) notNull(key string, def any) {
+	if c.null(key) {
+		c.want(key, "null", fmt.Sprintf("a value, or no such key, which stands for %v", def))
+	}
+}
+
 // required is the default of integer for keys without a class default.
 const required = -1
 
@@ -94,6 +101,8 @@ func (c *config) integer(key string, def int) int {
 	if !c.value(key, kind, &x) {
 		if def == required {
 			c.want(key, "nothing", kind)
+		} else if def != 0 {
+			c.notNull(key, def)
 		}
 		return def
 	}
@@ -127,7 +136,10 @@ func (c *config) nullableFloat(key string, def float64) float64 {
 func (c *config) index(key string, def int) int {
 	const kind = "a whole number from 0 to 2147483647"
 	x := float64(def)
-	if c.value(key, kind, &x) && (x != math.Trunc(x) || x < 0 || x > math.MaxInt32) {
+	switch there := c.value(key, kind, &x); {
+	case !there && def != 0:
+		c.notNull(key, def)
+	case x != math.Trunc(x) || x < 0 || x > math.MaxInt32:
 		c.want(key, shown(c.keys[key]), kind)
 		return def
 	}
@@ -138,8 +150,12 @@ func (c *config) index(key string, def int) int {
 func (c *config) float(key string, def float64) float64 {
 	const kind = "a finite number above 0"
 	x := def
-	if c.value(key, kind, &x) && !(x > 0) {
-		c.want(key, shown(c.keys[key]), kind)
+	if c.value(key, kind, &x) {
+		if !(x > 0) {
+			c.want(key, shown(c.keys[key]), kind)
+		}
+	} else if def != 0 {
+		c.notNull(key, def)
 	}
 	return x
 }
@@ -156,13 +172,17 @@ func (c *config) nonNegative(key string, def float64) float64 {
 
 func (c *config) boolean(key string, def bool) bool {
 	x := def
-	c.value(key, "true or false", &x)
+	if !c.value(key, "true or false", &x) && def {
+		c.notNull(key, def)
+	}
 	return x
 }
 
 func (c *config) text(key, def string) string {
 	x := def
-	c.value(key, "a string", &x)
+	if !c.value(key, "a string", &x) && def != "" {
+		c.notNull(key, def)
+	}
 	return x
 }
 

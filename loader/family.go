@@ -46,6 +46,7 @@ func (d class) read(c *config) Spec {
 		EmbedScale: 1, ResidualScale: 1, LogitScale: 1, LogitDivide: 1,
 		EOS: d.eos, BOS: d.bos,
 	}
+	const kvKey = "num_key_value_heads"
 	const most = 4096 // bounds what a hostile file makes us allocate
 	if s.Layers > most {
 		c.want("num_hidden_layers", fmt.Sprint(s.Layers), fmt.Sprintf("at most %d", most))
@@ -60,11 +61,10 @@ func (d class) read(c *config) Spec {
 	if d.epsKey != "" {
 		s.NormEps = c.float(d.epsKey, d.eps)
 	}
-	s.KVHeads = c.integer("num_key_value_heads", or(d.kvHeads, s.Heads))
-	if c.null("num_key_value_heads") {
-		if s.KVHeads = s.Heads; d.kvHeads != 0 && !d.kvNullable {
-			c.want("num_key_value_heads", "null", fmt.Sprintf("a number, or no such key, which stands for %d", d.kvHeads))
-		}
+	if d.kvHeads == 0 || d.kvNullable {
+		s.KVHeads = or(c.nullableInteger(kvKey, or(d.kvHeads, s.Heads)), s.Heads)
+	} else {
+		s.KVHeads = c.integer(kvKey, d.kvHeads)
 	}
 	s.HeadDim = headDim(c, d, &s)
 	s.ScoreScale = 1 / math.Sqrt(float64(s.HeadDim))
@@ -78,9 +78,6 @@ func headDim(c *config, d class, s *Spec) int {
 	n := c.integer("head_dim", d.headDim)
 	if c.err != nil {
 		return 2
-	}
-	if d.headDim != 0 && c.null("head_dim") {
-		c.want("head_dim", "null", fmt.Sprintf("a number, or no such key, which stands for %d", d.headDim))
 	}
 	if n == 0 && s.Hidden%s.Heads != 0 {
 		c.want("hidden_size", fmt.Sprint(s.Hidden), fmt.Sprintf("a multiple of the %d heads, or a head_dim", s.Heads))

@@ -38,10 +38,13 @@ func gemma3Text(c *config, prefix string) Spec {
 		actKey: "hidden_activation", act: "gelu_pytorch_tanh", tied: true, eos: []int32{1}, bos: []int32{2},
 	}.read(c)
 	o := gemmaSandwich(c, &s, 0, 0)
+	if s.ScoreCap != 0 {
+		c.refuse("attn_logit_softcapping", "null", "transformers' class overlooks it: set it to null for what transformers computes")
+	}
 	s.QKNorm, o.qNorm, o.kNorm, o.prefix = QKNormShared, "q_norm", "k_norm", prefix
 
 	pattern := c.integer("sliding_window_pattern", 6)
-	if c.integer("_sliding_window_pattern", pattern) != pattern && !c.has("layer_types") {
+	if or(c.integer("_sliding_window_pattern", 0), pattern) != pattern && !c.has("layer_types") {
 		c.refuse("_sliding_window_pattern", "layer_types or sliding_window_pattern beside it: transformers' class reads no other", "")
 	}
 	sliding := layerTypes(c, &s, func(l int) bool { return (l+1)%pattern != 0 })

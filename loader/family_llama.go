@@ -9,7 +9,7 @@ func llama(c *config) Spec {
 		eos: []int32{2}, bos: []int32{1},
 	}.read(c)
 	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
-	if c.integer("pretraining_tp", 1) != 1 {
+	if c.nullableInteger("pretraining_tp", 1) > 1 {
 		c.refuse("pretraining_tp", "1", "larger values only split the products into slices; set it to 1 for the same model")
 	}
 	if c.boolean("rope_interleaved", false) {

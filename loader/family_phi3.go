@@ -10,6 +10,7 @@ func phi3(c *config) Spec {
 		eos: []int32{32000}, bos: []int32{1},
 	}.read(c)
 	slideAll(c, &s, 0)
+	s.Recompute = true
 	d := ropeDefaults{theta: 10000, partial: 1, original: 4096, longrope: []string{"su", "yarn"}}
 	s.Tables = []rope.Config{ropeParameters(c, &s, d)}
 	if t := s.Tables[0].Type; t != "default" && t != "longrope" {

@@ -73,7 +73,8 @@ func slideFrom(c *config, s *Spec) {
 // noWindow refuses the window in a family whose class does not read it. Exporters write it all the same, at values that say nothing.
 func noWindow(c *config, s *Spec) {
 	window := c.nullableInteger("sliding_window", 0)
-	if c.boolean("use_sliding_window", true) && window != 0 && window < s.MaxPositions {
+	used := !c.has("use_sliding_window") || c.boolean("use_sliding_window", true)
+	if used && window != 0 && window < s.MaxPositions {
 		c.refuse("sliding_window", "null: this family has no window", "")
 	}
 	if slices.Contains(layerTypes(c, s, func(int) bool { return false }), true) {

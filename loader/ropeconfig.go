@@ -35,8 +35,7 @@ func ropeParameters(c *config, s *Spec, d ropeDefaults) rope.Config {
 	if block != nil && !scaling {
 		block, nested = unnest(c, block)
 	}
-	root := c.float(ropeThetaKey(d), 0)
-	return ropeTable(c, s, ropeSource{block: block, typeRequired: scaling, nested: nested, rootTheta: root}, d)
+	return ropeTable(c, s, ropeSource{block: block, typeRequired: scaling, nested: nested, rootKey: ropeThetaKey(d)}, d)
 }
 
 func ropeThetaKey(d ropeDefaults) string {
@@ -56,10 +55,7 @@ type layerRope struct {
 // of the full layers alone.
 func ropeByLayer(c *config, s *Spec, sliding []bool, d layerRope) {
 	block, scaling := ropeBlock(c)
-	fullFrom, localFrom := ropeSource{rootTheta: c.float("rope_theta", 0), nested: true}, ropeSource{nested: true}
-	if d.localKey != "" {
-		localFrom.rootTheta = c.float(d.localKey, 0)
-	}
+	fullFrom, localFrom := ropeSource{rootKey: "rope_theta", nested: true}, ropeSource{rootKey: d.localKey, nested: true}
 	switch {
 	case block == nil:
 	case scaling:
@@ -120,23 +116,29 @@ type ropeSource struct {
 	block        *config // nil: none, the table is plain
 	typeRequired bool    // the block has no default type
 	nested       bool    // the block is inside another, by layer type
-	rootTheta    float64 // rope_theta beside the block, 0 where there is none
+	rootKey      string  // of the base beside the block, empty where the class has none
 }
 
 // ropeTable reads one table, checks it by building it, and leaves no key of its block unread.
 func ropeTable(c *config, s *Spec, from ropeSource, d ropeDefaults) rope.Config {
-	out := rope.Config{Type: "default", Theta: from.rootTheta}
+	out := rope.Config{Type: "default"}
+	if from.rootKey != "" {
+		out.Theta = c.float(from.rootKey, 0)
+	}
 	if b := from.block; b != nil {
 		out.Type = ropeType(b, from.typeRequired, d)
 		if inner := b.float("rope_theta", 0); inner != 0 {
 			if out.Theta != 0 && out.Theta != inner {
-				b.want("rope_theta", fmt.Sprint(inner), fmt.Sprintf("the %v of the root key %s", out.Theta, ropeThetaKey(d)))
+				b.want("rope_theta", fmt.Sprint(inner), fmt.Sprintf("the %v of the root key %s", out.Theta, from.rootKey))
 			}
 			out.Theta = inner
 		}
 		readScaling(c, from, &out, s.MaxPositions, d.original)
 	}
-	out.Theta = or(out.Theta, d.theta)
+	if out.Theta == 0 {
+		c.notNull(from.rootKey, d.theta)
+		out.Theta = d.theta
+	}
 	if out.OriginalMaxPositions == 0 {
 		c.ignore("original_max_position_embeddings") // says how the checkpoint came about
 	}
@@ -218,7 +220,10 @@ func rotaryDim(c *config, s *Spec, d ropeDefaults, block *config, ropeType strin
 		}
 		at, atKey, partial = block, key, inner
 	}
-	partial = or(partial, d.partial)
+	if partial == 0 && d.partial != 0 {
+		c.notNull(rootKey, d.partial)
+		partial = d.partial
+	}
 	n := int(float64(s.HeadDim) * partial)
 	switch {
 	case partial == 0 || partial == 1:

@@ -75,6 +75,7 @@ type Spec struct {
 	LogitDivide   float64 // divisor of the logits (Granite); 1 = none. Apart from LogitScale because the roundings differ
 
 	Tables      []rope.Config // the rotary tables that layers use
+	Recompute   bool          // generation that outgrows a longrope table starts anew with the other one: Phi-3; else cached keys stay as they were turned
 	Interleaved bool          // planes are neighbours (2i, 2i+1), else halves (i, i+rotary/2)
 	RotateFloat bool          // rotation in float32, q and k cast back after: OLMo, Cohere; else in the model's dtype
 	RoundTurns  bool          // with RotateFloat: cosines and sines are rounded to the model's dtype all the same: Cohere

@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Some rotary tables change for all positions once a pass has outgrown a length (longrope). transformers then computes the whole sequence
-// anew; so is it done here: answers that outgrow it are continued from a new prompt that ends with their last token.
+// Some rotary tables vary with the length of a pass. A fed answer is scored in one pass with its prompt, a greedy one goes on from a pass of
+// the prompt alone: where these two have other tables, they are computed apart. And where a family starts anew once a sequence has outgrown
+// its table (Phi-3), answers that do so are continued from a new prompt that ends with their last token.
 
 func (p *Prompt) scopeLength() int {
 	if p.scopeT > 0 {
@@ -15,14 +16,17 @@ func (p *Prompt) scopeLength() int {
 	return len(p.IDs)
 }
 
-// crossesSwitch tells whether an answer to some prompt may outgrow the rotary table that its prompt has.
+// crossesSwitch tells whether an answer to some prompt, fed or greedy, may need another rotary table than its prompt.
 func (m *Model) crossesSwitch(prompts []*Prompt, o *AskOptions) bool {
 	return slices.ContainsFunc(prompts, func(p *Prompt) bool { return m.crosses(p, o) })
 }
 
 func (m *Model) crosses(p *Prompt, o *AskOptions) bool {
-	limit := switchLength(m.Spec)
-	return limit > 0 && o.MaxNew > 0 && len(p.IDs) <= limit && len(p.IDs)+max(o.MaxNew, len(p.Answer)) > limit
+	t, limit := len(p.IDs), switchLength(m.Spec)
+	if o.MaxNew == 0 {
+		return false
+	}
+	return passOf(m.Spec, t) != passOf(m.Spec, t+len(p.Answer)) || t <= limit && t+o.MaxNew > limit
 }
 
 // askAcross is Ask where some answers may. Prompts are asked in their order; those in question one at a time.
@@ -58,8 +62,10 @@ func (m *Model) askOneAcross(ctx context.Context, p *Prompt, conds []Condition, 
 		return err
 	}
 	first := o
-	first.MaxNew = min(o.MaxNew, switchLength(m.Spec)-len(p.IDs)+1)
-	start := &Prompt{IDs: p.IDs, Question: p.Question, scopeT: p.scopeLength()}
+	if limit := switchLength(m.Spec); len(p.IDs) <= limit {
+		first.MaxNew = min(o.MaxNew, limit-len(p.IDs)+1)
+	}
+	start := &Prompt{IDs: p.IDs, Question: p.Question, Donor: p.Donor, scopeT: p.scopeLength()}
 	for c, cond := range conds {
 		if cond.ScoreOnly {
 			continue

@@ -42,11 +42,11 @@ func passOf(s *loader.Spec, n int) int {
 	return pass
 }
 
-// switchLength is the longest pass with the table of all shorter ones where longer passes have another one for all their positions, so
-// that a cache cannot go on; 0 = there is none. (Keys that a dynamic table has turned stay as they are.)
+// switchLength is the longest pass with the table of all shorter ones where longer passes have another one for all their positions and
+// the family's cache does not go on; 0 = there is none.
 func switchLength(s *loader.Spec) int {
 	for _, t := range s.Tables {
-		if t.Type == "longrope" {
+		if s.Recompute && t.Type == "longrope" {
 			return t.VariesBeyond()
 		}
 	}
@@ -122,8 +122,8 @@ func (m *Model) dropTable() {
 	delete(m.tables, oldest)
 }
 
-// turnsOf computes cosines and sines. A layer without rotation has the angle 0 everywhere. Positions that come after a pass with a dynamic
-// table, one by one, each have the table of their own pass.
+// turnsOf computes cosines and sines. A layer without rotation has the angle 0 everywhere. Where tables vary with the length,
+// positions that come after a pass, one by one, each have the table of their own pass.
 func (m *Model) turnsOf(l, p, pass int, head *headTable) (cos, sin []float32, err error) {
 	tableFor := func(pass int) (*rope.Table, error) {
 		base, err := ropeTable(m.Spec, l, pass)
@@ -143,9 +143,9 @@ func (m *Model) turnsOf(l, p, pass int, head *headTable) (cos, sin []float32, er
 		}
 		return cos, sin, nil
 	}
-	dynamic := m.Spec.Tables[m.Spec.Kinds[l].Table].Type == "dynamic"
+	varies := m.Spec.Tables[m.Spec.Kinds[l].Table].VariesBeyond() > 0
 	for at := range p {
-		if dynamic && at >= pass {
+		if varies && at >= pass {
 			if t, err = tableFor(at + 1); err != nil {
 				return nil, nil, err
 			}
