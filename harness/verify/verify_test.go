@@ -36,13 +36,12 @@ func goldenDirs(t *testing.T) []string {
 	return dirs
 }
 
-// onGo and onXLA are the folders of this tree that have their turn by default. On the Go backend they have every class between them; on XLA,
+// onGo and onXLA are the folders of this tree that have their turn by default. On the Go backend they have every form of block between them; on XLA,
 // which compiles each folder's shapes anew, one that has windows, two tables and norms around the sublayers, and one with parallel branches.
 // Tables that vary with the length, and bfloat16, are held against the same values in loader/decoder.
 var (
 	onGo = []string{
-		"cohere", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "gpt_neox", "granite", "llama_bias", "llama_yarn",
-		"mistral_nowindow", "olmo", "olmo2", "olmo3", "phi3", "qwen2_window", "qwen3", "smollm3", "stablelm_parallel",
+		"cohere", "gemma2", "gemma3_text", "glm4", "gpt_neox", "granite", "llama_yarn", "olmo", "olmo2", "phi3", "smollm3", "stablelm_parallel",
 	}
 	onXLA = []string{"gemma3_text", "gpt_neox"}
 )
@@ -57,10 +56,11 @@ func TestParity(t *testing.T) {
 				t.Skipf("NOT RUN on %s: %v", device, err)
 			}
 			defer be.Finalize()
-			inTree := 0
+			inTree, all := 0, 0
 			for _, dir := range goldenDirs(t) {
 				name := filepath.Base(dir)
 				if filepath.Dir(dir) == tree {
+					all++
 					if !slow() && !slices.Contains(byDefault, name) {
 						continue
 					}
@@ -70,7 +70,7 @@ func TestParity(t *testing.T) {
 			}
 			want := len(byDefault)
 			if slow() {
-				want = 27
+				want = all
 			}
 			if inTree != want {
 				t.Errorf("%d folders of %s, want %d", inTree, tree, want)
