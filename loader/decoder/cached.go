@@ -54,7 +54,7 @@ func (m *Model) runFromRow(ctx context.Context, kv *promptCache, jobs []*job, wa
 	if err := m.runRows(ctx, rowStart{t, nil, t.capacity + draftSlots(o.MaxNew)}, answer, wait, o); err != nil {
 		return err
 	}
-	f, err := m.newFork(ctx, t, score)
+	f, err := m.newFork(ctx, t, score, m.Spec.Layers)
 	if err != nil {
 		return err
 	}

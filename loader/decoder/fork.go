@@ -20,17 +20,28 @@ type fork struct {
 // forkRow is a group's place.
 type forkRow struct{ run, row int }
 
-// newFork computes the fork that saves most for the jobs, nil where none saves a twentieth.
-func (m *Model) newFork(ctx context.Context, t *rowTrunk, jobs []*job) (*fork, error) {
-	to, groups := bestFork(jobs, t.first, m.Spec.Layers)
+// newFork computes the fork that saves most for jobs that go on to layer `layers`, nil where none saves a twentieth. Its groups may start
+// behind a fork of their own.
+func (m *Model) newFork(ctx context.Context, t *rowTrunk, jobs []*job, layers int) (*fork, error) {
+	to, groups := bestFork(jobs, t.first, layers)
 	if groups == nil {
 		return nil, nil
 	}
+	var members []*job
+	for _, g := range groups {
+		members = append(members, g[0])
+	}
+	before, err := m.newFork(ctx, t, members, to)
+	if err != nil {
+		return nil, err
+	}
+	defer before.free()
+	start := rowStart{t, before, t.capacity}
 	f := &fork{to: to, at: map[*job]forkRow{}}
 	for len(groups) > 0 {
 		batch := conditionBatch(len(groups))
 		n := min(len(groups), batch)
-		if err := f.addRun(ctx, m, t, groups[:n], batch); err != nil {
+		if err := f.addRun(ctx, m, start, groups[:n], batch); err != nil {
 			f.free()
 			return nil, err
 		}
@@ -40,24 +51,23 @@ func (m *Model) newFork(ctx context.Context, t *rowTrunk, jobs []*job) (*fork, e
 }
 
 // addRun computes so many groups in one batch.
-func (f *fork) addRun(ctx context.Context, m *Model, t *rowTrunk, groups [][]*job, batch int) error {
+func (f *fork) addRun(ctx context.Context, m *Model, start rowStart, groups [][]*job, batch int) error {
 	full := make([]*job, batch)
 	for i := range full {
 		full[i] = groups[min(i, len(groups)-1)][0]
 	}
-	start := rowStart{t, nil, t.capacity}
 	run, err := start.run(m, full)
 	if err != nil {
 		return err
 	}
 	f.runs, f.x = append(f.runs, run), append(f.x, nil)
 	last := len(f.runs) - 1
-	for i := range t.pieces {
+	for i := range start.t.pieces {
 		x, err := start.residual(m, full, i)
 		if err != nil {
 			return err
 		}
-		if x, err = run.stepLayers(ctx, t.pieces[i].repeated(batch), x, t.first, f.to); err != nil {
+		if x, err = run.stepLayers(ctx, start.t.pieces[i].repeated(batch), x, start.layer(), f.to); err != nil {
 			return err
 		}
 		f.x[last] = append(f.x[last], x)

@@ -10,13 +10,13 @@ import (
 func TestFork(t *testing.T) {
 	onBackends(t, func(t *testing.T, be *Backend) {
 		m := model(t, be, "float32")
-		sets := 20 // two groups up to layer 2, of ten sets each
+		sets := 20 // two groups up to layer 1, four up to layer 2
 		if be.Kind != KindGo && !slow() {
 			sets = 16 // one batch
 		}
 		var conds []Condition
 		for i := range sets {
-			forms := edits(t, fmt.Sprintf("zero:L0H%d@question", i%2), fmt.Sprintf("scale=0.%d:L2H1@question", 5+i/2))
+			forms := edits(t, fmt.Sprintf("zero:L0H%d,L1H%d@question", i%2, i/2%2), fmt.Sprintf("scale=0.%d:L2H1@question", 5+i/4))
 			conds = append(conds, Condition{Edits: forms, ScoreOnly: true})
 		}
 		p := &Prompt{IDs: tokens(210, 60), Question: 51, Answer: tokens(211, 4), Decoy: tokens(212, 4)}
@@ -26,7 +26,7 @@ func TestFork(t *testing.T) {
 		got := ask(t, m, []*Prompt{p}, conds, o)[0]
 		together := m.Work().CacheLayerRows - before.CacheLayerRows
 		rows := int64(60 - 51 + 4 + 3)
-		if want := rows * int64(2*2+sets); together != want { // 2 groups through layers 0 and 1, all sets through layer 2
+		if want := rows * int64(2+4+sets); together != want { // 2 groups through layer 0, 4 through layer 1, all sets through layer 2
 			t.Errorf("%d sets: %d rows x layers, want %d", sets, together, want)
 		}
 		for k, c := range conds {
