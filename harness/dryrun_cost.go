@@ -88,12 +88,8 @@ func (s *Study) guessedConditions() []condition {
 func (c *condition) firstRow(p *Prompt) int {
 	first := -1
 	for _, e := range c.edits {
-		rows, err := e.Scope.Resolve(len(p.IDs), p.Question)
-		if e.Op == decoder.OpOwnMean {
-			rows.Lo = 0 // the mean takes the whole pass
-		}
-		if err == nil && (first < 0 || rows.Lo < first) {
-			first = rows.Lo
+		if row, err := e.FirstRow(len(p.IDs), p.Question); err == nil && (first < 0 || row < first) {
+			first = row
 		}
 	}
 	return first

@@ -36,12 +36,20 @@ func checkDonors(edits []decoder.Edit, donor []int32) error {
 	return nil
 }
 
+// checkScope refuses a scope whose rows a prompt of t tokens with first question row q0 does not have.
+func checkScope(s decoder.Scope, t, q0 int) error {
+	if _, err := s.Resolve(t, q0); err != nil {
+		return &hintError{err, `a prompt of a file can have "question": [start, end]; else use scope all, answer or last`}
+	}
+	return nil
+}
+
 // checkRows refuses edits whose rows a prompt of t tokens with first question row q0 does not have, and two edits of one head that act
 // on the same input at different rows: the program takes one range for each.
 func checkRows(s *loader.Spec, edits []decoder.Edit, t, q0 int) error {
 	for _, e := range edits {
-		if _, err := e.Scope.Resolve(t, q0); err != nil {
-			return &hintError{err, `a prompt of a file can have "question": [start, end]; else use scope all, answer or last`}
+		if err := checkScope(e.Scope, t, q0); err != nil {
+			return err
 		}
 	}
 	if err := decoder.CheckEdits(s, edits, t, q0); err != nil {

@@ -42,13 +42,13 @@ type DumpMeta struct {
 
 // DumpRope is the rotary table of some layers; those that are in no table do not rotate.
 type DumpRope struct {
-	Layers    []int     `json:"layers"`
-	Type      string    `json:"type"`
-	Theta     float64   `json:"theta"`
-	RotaryDim int       `json:"rotary_dim"`
-	Scale     float64   `json:"scale"`       // factor on cosine and sine
-	InvFreq   []float64 `json:"inv_freq"`    // radians a token; plane i is dimensions i and i + rotary_dim/2, or 2i and 2i+1
-	Neighbour bool      `json:"interleaved"` // the latter
+	Layers      []int     `json:"layers"`
+	Type        string    `json:"type"`
+	Theta       float64   `json:"theta"`
+	RotaryDim   int       `json:"rotary_dim"`
+	Scale       float64   `json:"scale"`       // factor on cosine and sine
+	InvFreq     []float64 `json:"inv_freq"`    // radians a token; plane i is dimensions i and i + rotary_dim/2, or 2i and 2i+1
+	Interleaved bool      `json:"interleaved"` // the latter
 }
 
 // ropeTables lists the tables in use in a pass over so many tokens.

@@ -88,8 +88,10 @@ func (s *Study) checkScopes() error {
 		return nil
 	}
 	for _, scope := range s.o.Scopes {
-		if err := check([]decoder.Edit{{Op: decoder.OpZero, Heads: []decoder.Head{{}}, Scope: scope}}, s.prompts); err != nil {
-			return err
+		for _, p := range s.prompts {
+			if err := checkScope(scope, len(p.IDs), p.Question); err != nil {
+				return fmt.Errorf("prompt %s: %w", p.Spec.ID, err)
+			}
 		}
 	}
 	return nil

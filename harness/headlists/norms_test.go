@@ -329,11 +329,11 @@ func TestNormsErrors(t *testing.T) {
 func TestRealNorms(t *testing.T) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		t.Skip(err)
+		t.Skipf("NOT RUN: no home folder: %v", err)
 	}
 	c, err := loader.Open(filepath.Join(home, ".cache", "headscope", "models", "SmolLM2-135M-Instruct"))
 	if err != nil {
-		t.Skipf("no demo model: %v", err)
+		t.Skipf("NOT RUN: no demo model (make model): %v", err)
 	}
 	defer func() {
 		if err := c.Close(); err != nil {

@@ -16,11 +16,7 @@ func (p *Prompt) scopeLength() int {
 	return len(p.IDs)
 }
 
-// crossesSwitch tells whether an answer to some prompt, fed or greedy, may need another rotary table than its prompt.
-func (m *Model) crossesSwitch(prompts []*Prompt, o *AskOptions) bool {
-	return slices.ContainsFunc(prompts, func(p *Prompt) bool { return m.crosses(p, o) })
-}
-
+// crosses tells whether an answer to the prompt, fed or greedy, may need another rotary table than its prompt.
 func (m *Model) crosses(p *Prompt, o *AskOptions) bool {
 	t, limit := len(p.IDs), switchLength(m.Spec)
 	if o.MaxNew == 0 {
@@ -29,31 +25,9 @@ func (m *Model) crosses(p *Prompt, o *AskOptions) bool {
 	return passOf(m.Spec, t) != passOf(m.Spec, t+len(p.Answer)) || t <= limit && t+o.MaxNew > limit
 }
 
-// askAcross is Ask where some answers may. Prompts are asked in their order; those in question one at a time.
-func (m *Model) askAcross(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit Emit) error {
-	for from := 0; from < len(prompts); {
-		to := from
-		for to < len(prompts) && !m.crosses(prompts[to], &o) {
-			to++
-		}
-		at := from
-		err := m.ask(ctx, prompts[from:to], conds, o, func(p, c int, r *Reply) error { return emit(at+p, c, r) })
-		if err != nil {
-			return err
-		}
-		if from = to; from < len(prompts) {
-			if err := m.askOneAcross(ctx, prompts[from], conds, o, func(c int, r *Reply) error { return emit(from, c, r) }); err != nil {
-				return err
-			}
-			from++
-		}
-	}
-	return nil
-}
-
-// askOneAcross scores the fed answer and the decoy in passes of their own length, as one forward call would, and decodes each answer apart
+// askAcross scores the fed answer and the decoy in passes of their own length, as one forward call would, and decodes each answer apart
 // from them: first the tokens of passes that the prompt's table is for, then the others.
-func (m *Model) askOneAcross(ctx context.Context, p *Prompt, conds []Condition, o AskOptions, emit func(cond int, r *Reply) error) error {
+func (m *Model) askAcross(ctx context.Context, p *Prompt, conds []Condition, o AskOptions, emit func(cond int, r *Reply) error) error {
 	replies := make([]*Reply, len(conds))
 	take := func(_, c int, r *Reply) error { replies[c] = r; return nil }
 	scores := o

@@ -24,7 +24,7 @@ type blockVariant struct {
 
 // prefillBlock builds one decoder layer over whole sequences.
 //
-// Arguments: x [B, T, hidden] (donated), cos and sin [T, planes], window [] int32, the four edit inputs, then with a probe rows
+// Arguments: x [B, T, hidden] (donated), cos and sin [T, planes], window [] int32, the edit inputs, then with a probe rows
 // [B, P] int32 and with probeStats spans [B, P, S, 2] int32, then the layer's weights.
 //
 // Results: x [B, T, hidden]; k, v [B, KV, T, D], k after bias and before rotation; then the probe's: argmax [B, H, P] int32,
@@ -34,7 +34,7 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 	return func(args []*Node) []*Node {
 		in := &nodeReader{args}
 		x, cos, sin, window := in.next(), in.next(), in.next(), in.next()
-		edits := in.edits(c, variant.edits)
+		edits := in.edits(c, variant.edits, false)
 		rows := in.optional(variant.probe != probeNone)
 		spans := in.optional(variant.probe == probeStats)
 		w := in.weights(c)
@@ -46,8 +46,7 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		qr := c.rotate(q, ExpandAxes(cos, 0, 2), ExpandAxes(sin, 0, 2))
 		kr := c.rotate(k, ExpandAxes(cos, 0, 1), ExpandAxes(sin, 0, 1))
 
-		keys := headKeys{k: kr, v: v, pos: pos}
-		keys.own = c.turnKeys(edits, k, pos)
+		keys := headKeys{k: kr, v: v, own: c.turnKeys(edits, k, pos), pos: pos}
 		queries := headQueries{q: qr, own: c.turnQueries(edits, q, pos), pos: pos}
 		z, mean := edits.headOutput(c.attendTiled(edits, queries, keys, window), pos)
 		x = c.layerOutput(x, h, z, w)
@@ -86,24 +85,20 @@ type headKeys struct{ k, v, own, pos *Node }
 
 // rows are the queries from..to-1.
 func (q headQueries) rows(from, to int) headQueries {
-	cut := func(x *Node, axis int) *Node {
-		if x == nil {
-			return nil
-		}
-		return SliceAxis(x, axis, AxisRange(from, to))
-	}
-	return headQueries{cut(q.q, 1), cut(q.own, 1), cut(q.pos, 1)}
+	return headQueries{cutAxis(q.q, 1, from, to), cutAxis(q.own, 1, from, to), cutAxis(q.pos, 1, from, to)}
 }
 
 // first are the keys before `to`.
 func (k headKeys) first(to int) headKeys {
-	cut := func(x *Node, axis int) *Node {
-		if x == nil {
-			return nil
-		}
-		return SliceAxis(x, axis, AxisRange(0, to))
+	return headKeys{cutAxis(k.k, 2, 0, to), cutAxis(k.v, 2, 0, to), cutAxis(k.own, 2, 0, to), cutAxis(k.pos, 1, 0, to)}
+}
+
+// cutAxis is x from..to-1 along an axis, nil for nil.
+func cutAxis(x *Node, axis, from, to int) *Node {
+	if x == nil {
+		return nil
 	}
-	return headKeys{cut(k.k, 2), cut(k.v, 2), cut(k.own, 2), cut(k.pos, 1)}
+	return SliceAxis(x, axis, AxisRange(from, to))
 }
 
 // visibleScores scores queries against keys under a layer's edits and hides what a causal window hides: [B, KV, G, R, S] float32.

@@ -18,7 +18,7 @@
 //   - Layer-major walk: all queued batches pass layer l before layer l+1 is needed, so weights can be streamed (weights.go, walk.go).
 //   - Shared trunk: conditions on one prompt start at their first edited layer, from the plain run's residual (run.go).
 //   - Rows over a kept cache: edits that start at a later row leave the earlier keys and values as they are, and only the later rows
-//     are computed, conditions as batch rows (rows.go, rowblock.go). Keys are kept before rotation; a run rotates those of its prompts
+//     are computed, conditions as batch rows (rows.go, promptcache.go, rowblock.go). Keys are kept before rotation; a run rotates those of its prompts
 //     once, its own new ones at each step.
 //   - Forks: of many conditions that are only scored, those that edit the first layers alike run together up to where they part (fork.go).
 //   - Rows, not matrices: a probe computes its few attention rows anew; attention itself is tiled (block.go).

@@ -35,8 +35,10 @@ const (
 	OpStreaming Op = "streaming" // the head sees the first Sink keys and the last Recent ones, its own included (DuoAttention)
 )
 
-var allOps = []Op{OpZero, OpScale, OpUniform, OpZeroPlanes, OpScalePlanes, OpTemperature,
-	OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpPatch, OpStreaming}
+var (
+	baseOps    = []Op{OpZero, OpScale, OpUniform, OpZeroPlanes, OpScalePlanes, OpTemperature}
+	variantOps = []Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpPatch, OpStreaming}
+)
 
 // Scope is the half-open range of rows (absolute positions) at which an edit acts.
 type Scope string
@@ -91,6 +93,16 @@ func (s Scope) Resolve(t, q0 int) (Rows, error) {
 		return Rows{t - 1, t}, nil
 	}
 	return Rows{}, fmt.Errorf("scope %q: want all, haystack, question, answer or last", string(s))
+}
+
+// FirstRow is the first row that is other than the unmodified model's under the edit, or that it needs of the edited run: the mean of
+// own_mean is over all of them.
+func (e Edit) FirstRow(t, q0 int) (int, error) {
+	rows, err := e.Scope.Resolve(t, q0)
+	if e.Op == OpOwnMean {
+		return 0, err
+	}
+	return rows.Lo, err
 }
 
 // String prints the edit in the form ParseEdit reads.
@@ -185,11 +197,12 @@ func cutLast(s, sep string) (before, after string, found bool) {
 }
 
 func (o Op) check() error {
-	if slices.Contains(allOps, o) {
+	all := slices.Concat(baseOps, variantOps)
+	if slices.Contains(all, o) {
 		return nil
 	}
-	names := make([]string, len(allOps))
-	for i, op := range allOps {
+	names := make([]string, len(all))
+	for i, op := range all {
 		names[i] = string(op)
 	}
 	return fmt.Errorf("unknown operation %q; want one of %s", string(o), strings.Join(names, ", "))

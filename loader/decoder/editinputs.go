@@ -5,8 +5,6 @@ import (
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
-
-	"github.com/headscope/headscope/loader/rope"
 )
 
 // editTensors are the edit inputs of one layer on the device, in the order in which programs of their variant take them.
@@ -24,7 +22,7 @@ func (e *editTensors) free() {
 	}
 }
 
-// args lists the inputs; rawKeys, the prompt's keys before rotation, is one of them in row programs with tables of heads.
+// args lists the inputs; rawKeys, the prompt's keys before rotation, are one of them in row programs with tables of heads, else nil.
 func (e *editTensors) args(rawKeys *tensors.Tensor) []any {
 	var out []any
 	add := func(list ...*tensors.Tensor) {
@@ -35,7 +33,7 @@ func (e *editTensors) args(rawKeys *tensors.Tensor) []any {
 	add(e.base...)
 	add(e.tables...)
 	add(e.table...)
-	if e.variant.rows && e.variant.kinds&kindTable != 0 {
+	if rawKeys != nil {
 		add(rawKeys)
 	}
 	add(e.rest...)
@@ -55,7 +53,7 @@ func (m *Model) layerEdits(l int, batch []*condition, span editSpan) (e *editTen
 	var kinds editKinds
 	edited := false
 	for i, c := range batch {
-		if list[i] = m.geo.identity(); c != nil && c.layers[l] != nil {
+		if c != nil && c.layers[l] != nil {
 			list[i], edited = c.layers[l], true
 			kinds |= list[i].variant.kinds()
 		}
@@ -67,17 +65,23 @@ func (m *Model) layerEdits(l int, batch []*condition, span editSpan) (e *editTen
 			return e, false, nil
 		}
 	}
+	none := m.geo.identity()
+	for i := range list {
+		if list[i] == nil {
+			list[i] = none
+		}
+	}
 	up := &editUpload{be: m.be, b: len(batch)}
 	h, planes := m.cfg.heads, m.cfg.planes()
 	up.floats(each(list, func(e *layerEdit) []float32 { return e.head }), h)
 	up.ints(each(list, func(e *layerEdit) []int32 { return e.headRows }), h, 2)
 	up.floats(each(list, func(e *layerEdit) []float32 { return e.q }), h, planes+1)
 	up.ints(each(list, func(e *layerEdit) []int32 { return e.qRows }), h, 2)
-	e = &editTensors{variant: editVariant{kinds: kinds, rows: span.rows && kinds != 0}, base: up.take()}
+	e = &editTensors{variant: editVariant{kinds: kinds}, base: up.take()}
 	if kinds&kindTable != 0 && up.err == nil {
 		up.err = m.uploadTables(e, up, l, list, span)
 	}
-	m.uploadVariant(e, up, batch, list)
+	m.uploadVariant(e, up, batch, list, span.rows)
 	if up.err != nil {
 		e.free()
 		return nil, false, up.err
@@ -113,14 +117,14 @@ func (m *Model) uploadTables(e *editTensors, up *editUpload, l int, list []*laye
 	var index, rows []int32
 	for _, le := range list {
 		for _, t := range orElse(le.variant.tables, h, nil) {
-			if t == nil {
-				index = append(index, 0)
-				continue
+			key := ""
+			if t != nil {
+				key = t.key
 			}
-			at, ok := place[t.key]
+			at, ok := place[key]
 			if !ok {
 				at = int32(len(distinct))
-				place[t.key], distinct = at, append(distinct, t)
+				place[key], distinct = at, append(distinct, t)
 			}
 			index = append(index, at)
 		}
@@ -142,8 +146,8 @@ func (m *Model) uploadTables(e *editTensors, up *editUpload, l int, list []*laye
 	return nil
 }
 
-// uploadVariant uploads the inputs of the other kinds, identities where a batch row has none.
-func (m *Model) uploadVariant(e *editTensors, up *editUpload, batch []*condition, list []*layerEdit) {
+// uploadVariant uploads the inputs of the other kinds, identities where a batch row has none; rows = for the row program.
+func (m *Model) uploadVariant(e *editTensors, up *editUpload, batch []*condition, list []*layerEdit, rows bool) {
 	h, kv, width := m.cfg.heads, m.cfg.kv, m.cfg.planes()+1
 	if e.variant.kinds&kindLegacy != 0 {
 		up.floats(each(list, func(e *layerEdit) []float32 { return orElse(e.variant.legacyQ, h*width, 1) }), h, width)
@@ -152,7 +156,7 @@ func (m *Model) uploadVariant(e *editTensors, up *editUpload, batch []*condition
 		up.ints(each(list, func(e *layerEdit) []int32 { return orElse(e.variant.legacyKRows, 2*kv, 0) }), kv, 2)
 	}
 	if e.variant.kinds&kindDonor != 0 {
-		m.uploadDonors(e, up, batch, list)
+		m.uploadDonors(up, batch, list, rows)
 	}
 	if e.variant.kinds&kindStreaming != 0 {
 		up.ints(each(list, func(e *layerEdit) []int32 { return orElse(e.variant.sink, h, 0) }), h)
@@ -163,7 +167,7 @@ func (m *Model) uploadVariant(e *editTensors, up *editUpload, batch []*condition
 }
 
 // uploadDonors uploads vectors for heads, of one number: shorter lists repeat their last.
-func (m *Model) uploadDonors(e *editTensors, up *editUpload, batch []*condition, list []*layerEdit) {
+func (m *Model) uploadDonors(up *editUpload, batch []*condition, list []*layerEdit, rows bool) {
 	h, d := m.cfg.heads, m.cfg.headDim
 	n := 1
 	for _, le := range list {
@@ -197,7 +201,7 @@ func (m *Model) uploadDonors(e *editTensors, up *editUpload, batch []*condition,
 	up.floats(vectors, h, n, d)
 	up.ints(first, h)
 	up.ints(each(list, func(e *layerEdit) []int32 { return orElse(e.variant.donorRows, 2*h, 0) }), h, 2)
-	if !e.variant.rows {
+	if !rows {
 		up.ints(own, h)
 		up.ints(length)
 	}
@@ -251,12 +255,4 @@ func (u *editUpload) take() []*tensors.Tensor {
 	out := u.done
 	u.done = nil
 	return out
-}
-
-// altered is the table of a head in a layer whose own is base.
-func altered(base *rope.Table, head *headTable) (*rope.Table, error) {
-	if head == nil || base == nil {
-		return base, nil
-	}
-	return head.apply(base)
 }

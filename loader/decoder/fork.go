@@ -166,15 +166,17 @@ func (s rowStart) run(m *Model, jobs []*job) (*cacheRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	for l := range s.layer() {
-		if l < s.t.first {
-			if run.tail[l].k, err = m.widened(s.t.run.tail[l].k, b, run.capacity); err == nil {
-				run.tail[l].v, err = m.widened(s.t.run.tail[l].v, b, run.capacity)
-			}
-		} else if run.tail[l].k, err = s.fork.gather(m, jobs, func(r int) *tensors.Tensor { return s.fork.runs[r].tail[l].k }); err == nil {
-			run.tail[l].v, err = s.fork.gather(m, jobs, func(r int) *tensors.Tensor { return s.fork.runs[r].tail[l].v })
+	for l := range s.t.first {
+		if run.tail[l].k, err = m.widened(s.t.run.tail[l].k, b, run.capacity); err == nil {
+			run.tail[l].v, err = m.widened(s.t.run.tail[l].v, b, run.capacity)
 		}
 		if err != nil {
+			run.free()
+			return nil, err
+		}
+	}
+	if s.fork != nil {
+		if err := s.fork.fill(m, jobs, run.tail[s.t.first:s.fork.to], s.t.first); err != nil {
 			run.free()
 			return nil, err
 		}
@@ -187,32 +189,40 @@ func (s rowStart) residual(m *Model, jobs []*job, piece int) (*tensors.Tensor, e
 	if s.fork == nil {
 		return m.widened(s.t.pieces[piece].x, len(jobs), 0)
 	}
-	return s.fork.gather(m, jobs, func(r int) *tensors.Tensor { return s.fork.x[r][piece] })
+	pick, err := s.fork.pick(m, jobs)
+	if err != nil {
+		return nil, err
+	}
+	defer pick.free()
+	return pick.stack(func(i int) *tensors.Tensor { return s.fork.x[s.fork.at[jobs[i]].run][piece] })
 }
 
-// gather stacks the jobs' rows of a tensor [B, ...] that each run has.
-func (f *fork) gather(m *Model, jobs []*job, of func(run int) *tensors.Tensor) (*tensors.Tensor, error) {
-	prog, err := m.program("stack", stackOnly)
-	if err != nil {
-		return nil, err
+// pick picks the jobs' rows out of the runs they are in.
+func (f *fork) pick(m *Model, jobs []*job) (*rowPick, error) {
+	rows := make([]int, len(jobs))
+	for i, j := range jobs {
+		rows[i] = f.at[j].row
 	}
-	var args []any
-	var index []*tensors.Tensor
-	defer func() { free(index...) }()
-	for _, j := range jobs {
-		at := f.at[j]
-		i, err := m.be.ints([]int32{int32(at.row)}, 1, 1)
-		if err != nil {
-			return nil, err
+	return m.newRowPick(rows)
+}
+
+// fill copies the jobs' rows of the tails of layers first, first+1, ... into tail.
+func (f *fork) fill(m *Model, jobs []*job, tail []kvPair, first int) error {
+	pick, err := f.pick(m, jobs)
+	if err != nil {
+		return err
+	}
+	defer pick.free()
+	for i := range tail {
+		of := func(j int) kvPair { return f.runs[f.at[jobs[j]].run].tail[first+i] }
+		if tail[i].k, err = pick.stack(func(j int) *tensors.Tensor { return of(j).k }); err != nil {
+			return err
 		}
-		index = append(index, i)
-		args = append(args, of(at.run), i)
+		if tail[i].v, err = pick.stack(func(j int) *tensors.Tensor { return of(j).v }); err != nil {
+			return err
+		}
 	}
-	out, err := call(prog, args...)
-	if err != nil {
-		return nil, err
-	}
-	return out[0], nil
+	return nil
 }
 
 // widened repeats x [1, ...] for b batch rows. A tail [1, KV, C, D] gets slots up to capacity; 0 stands for those it has.

@@ -70,11 +70,10 @@ type variantNodes struct {
 // editVariant is what a program reads beside the base inputs.
 type editVariant struct {
 	kinds  editKinds
-	tables int  // N
-	rows   bool // of the row program
+	tables int // N
 }
 
-func (r *nodeReader) variant(v editVariant) variantNodes {
+func (r *nodeReader) variant(v editVariant, rows bool) variantNodes {
 	var e variantNodes
 	if v.kinds&kindTable != 0 {
 		stack := func() *Node {
@@ -86,14 +85,14 @@ func (r *nodeReader) variant(v editVariant) variantNodes {
 		}
 		e.cos, e.sin = stack(), stack()
 		e.table, e.tableRows = r.next(), r.next()
-		e.rawPrompt = r.optional(v.rows)
+		e.rawPrompt = r.optional(rows)
 	}
 	if v.kinds&kindLegacy != 0 {
 		e.legacyQ, e.legacyQRows, e.legacyK, e.legacyKRows = r.next(), r.next(), r.next(), r.next()
 	}
 	if v.kinds&kindDonor != 0 {
 		e.donor, e.donorFirst, e.donorRows = r.next(), r.next(), r.next()
-		e.ownMean, e.length = r.optional(!v.rows), r.optional(!v.rows)
+		e.ownMean, e.length = r.optional(!rows), r.optional(!rows)
 	}
 	if v.kinds&kindStreaming != 0 {
 		e.sink, e.recent, e.streamRows = r.next(), r.next(), r.next()

@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/rope"
@@ -35,12 +36,15 @@ type geometry struct {
 
 func newGeometry(s *loader.Spec) (geometry, error) {
 	g := geometry{layers: s.Layers, heads: s.Heads, kv: s.KVHeads, headDim: s.HeadDim, planes: s.HeadDim / 2}
-	for l := range s.Layers {
-		t, err := ropeTable(s, l, passOf(s, 1))
-		if err != nil {
-			return g, err
-		}
-		if t != nil {
+	made := map[int]*rope.Table{loader.Unrotated: nil}
+	for l, kind := range s.Kinds {
+		t, ok := made[kind.Table]
+		if !ok {
+			var err error
+			if t, err = ropeTable(s, l, passOf(s, 1)); err != nil {
+				return g, err
+			}
+			made[kind.Table] = t
 			g.planes = t.Planes() // the same in all layers
 		}
 		g.tables = append(g.tables, t)
@@ -59,9 +63,11 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 		if err != nil {
 			return nil, err
 		}
-		if c.lo = min(c.lo, rows.Lo); e.Op == OpOwnMean {
-			c.lo = 0 // the mean is over rows from the first on
+		first, err := e.FirstRow(t, q0)
+		if err != nil {
+			return nil, err
 		}
+		c.lo = min(c.lo, first)
 		for _, h := range e.Heads {
 			if h.Layer < 0 || h.Layer >= g.layers || h.Index < 0 || h.Index >= g.heads {
 				return nil, fmt.Errorf("head %s does not exist: the model has layers 0-%d with heads 0-%d", h, g.layers-1, g.heads-1)
@@ -109,17 +115,10 @@ func (g geometry) planeSet(e Edit, l int) ([]int, error) {
 }
 
 func (g geometry) identity() *layerEdit {
-	le := &layerEdit{
-		head: make([]float32, g.heads), headRows: make([]int32, 2*g.heads),
-		q: make([]float32, g.heads*(g.planes+1)), qRows: make([]int32, 2*g.heads),
+	return &layerEdit{
+		head: repeated(float32(1), g.heads), headRows: make([]int32, 2*g.heads),
+		q: repeated(float32(1), g.heads*(g.planes+1)), qRows: make([]int32, 2*g.heads),
 	}
-	for i := range le.head {
-		le.head[i] = 1
-	}
-	for i := range le.q {
-		le.q[i] = 1
-	}
-	return le
 }
 
 // editSite is one edit at one head.
@@ -135,7 +134,7 @@ type editSite struct {
 func (g geometry) apply(le *layerEdit, e editSite) error {
 	h := e.at.Index
 	le.key += fmt.Sprintf("%d %s %g %v %v %s %v %d %d;", h, e.Op, e.Value, e.planes, e.rows, e.Table, e.InvFreq, e.Sink, e.Recent)
-	if g.isVariant(e.Op) {
+	if slices.Contains(variantOps, e.Op) {
 		return g.applyVariant(&le.variant, e)
 	}
 	span := le.qRows

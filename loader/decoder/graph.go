@@ -82,11 +82,12 @@ type editNodes struct {
 	variantNodes
 }
 
-func (r *nodeReader) edits(c *blockConfig, v editVariant) *editNodes {
+// edits reads the edit inputs of a variant; rows = of the row program, whose variants take other inputs than whole passes do.
+func (r *nodeReader) edits(c *blockConfig, v editVariant, rows bool) *editNodes {
 	if c.plain {
 		return nil
 	}
-	return &editNodes{head: r.next(), headRows: r.next(), q: r.next(), qRows: r.next(), variantNodes: r.variant(v)}
+	return &editNodes{head: r.next(), headRows: r.next(), q: r.next(), qRows: r.next(), variantNodes: r.variant(v, rows)}
 }
 
 // product is DotGeneral with the result in a's dtype. The Go backend returns wrong numbers for small bfloat16 products whose right

@@ -2,6 +2,8 @@ package decoder
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	"github.com/gomlx/gomlx/core/tensors"
@@ -111,13 +113,9 @@ func (m *Model) positionsOf(l, p, pass int, head *headTable) (*positionTable, er
 
 // dropTable frees the tables that were used longest ago.
 func (m *Model) dropTable() {
-	var oldest positionKey
-	first := true
-	for k, t := range m.tables {
-		if first || cmp.Less(t.used, m.tables[oldest].used) {
-			oldest, first = k, false
-		}
-	}
+	oldest := slices.MinFunc(slices.Collect(maps.Keys(m.tables)), func(a, b positionKey) int {
+		return cmp.Compare(m.tables[a].used, m.tables[b].used)
+	})
 	free(m.tables[oldest].cos, m.tables[oldest].sin)
 	delete(m.tables, oldest)
 }
@@ -130,7 +128,7 @@ func (m *Model) turnsOf(l, p, pass int, head *headTable) (cos, sin []float32, er
 		if err != nil {
 			return nil, err
 		}
-		return altered(base, head)
+		return head.apply(base)
 	}
 	t, err := tableFor(pass)
 	if err != nil {

@@ -13,15 +13,11 @@ import (
 // Arguments: x [B, R, hidden]; pos [B, R] int32 absolute positions; branch [R] int32; cos, sin [P, planes], P above every position;
 // window [] int32; prompt k, v [Bp, KV, Tp, D] (Bp is 1, shared by all rows, or B), k after rotation; promptLen [B] int32, prompt keys
 // that count; tail k, v [B, KV, C, D], k before rotation; tailPos [B, C] int32, the position of each slot once the new rows
-// are in, -1 = empty; tailBranch [B, C], seen by rows of the same branch, 0 = by all; slot [] int32, first slot of the new rows (R slots); the four edit inputs; the layer's weights.
+// are in, -1 = empty; tailBranch [B, C], seen by rows of the same branch, 0 = by all; slot [] int32, first slot of the new rows (R slots);
+// the edit inputs; the layer's weights.
 //
 // Results: x [B, R, hidden], tail k and v with the new rows in their slots.
-func (c *blockConfig) rowBlock(args []*Node) []*Node {
-	return c.rowBlockOf(editVariant{rows: true})(args)
-}
-
-// rowBlockOf is rowBlock with the inputs of a variant after the base ones.
-func (c *blockConfig) rowBlockOf(variant editVariant) func([]*Node) []*Node {
+func (c *blockConfig) rowBlock(variant editVariant) func([]*Node) []*Node {
 	return func(args []*Node) []*Node { return c.rowLayer(variant, args) }
 }
 
@@ -30,7 +26,7 @@ func (c *blockConfig) rowLayer(variant editVariant, args []*Node) []*Node {
 	x, pos, branch, cos, sin, window := in.next(), in.next(), in.next(), in.next(), in.next(), in.next()
 	pk, pv, promptLen := in.next(), in.next(), in.next()
 	tk, tv, tailPos, tailBranch, slot := in.next(), in.next(), in.next(), in.next(), in.next()
-	edits := in.edits(c, variant)
+	edits := in.edits(c, variant, true)
 	w := in.weights(c)
 
 	b := x.Shape().Dim(0)

@@ -180,13 +180,13 @@ func (r *cacheRun) upload(pos, branch []int32, bucket int) (*rowInputs, error) {
 func (r *cacheRun) layer(l int, x *tensors.Tensor, in *rowInputs) (*tensors.Tensor, error) {
 	defer free(x)
 	edits := r.edits[l]
-	prog, err := r.m.program(fmt.Sprintf("rows_%v", edits.variant), r.m.cfg.rowBlockOf(editVariant{edits.variant.kinds, edits.variant.tables, true}))
+	prog, err := r.m.program(fmt.Sprintf("rows_%v", edits.variant), r.m.cfg.rowBlock(edits.variant))
 	if err != nil {
 		return nil, err
 	}
 	var raw *tensors.Tensor
 	if edits.variant.kinds&kindTable != 0 {
-		if raw, err = r.cache.rawKeys(r.m, l); err != nil {
+		if raw, err = r.cache.rawKeys(l); err != nil {
 			return nil, err
 		}
 	}
@@ -257,30 +257,26 @@ func (k *keptRows) free() {
 
 // keep copies the rows of batch row i.
 func (r *cacheRun) keep(i int) (*keptRows, error) {
-	prog, err := r.m.program("stack", stackOnly)
+	pick, err := r.m.newRowPick([]int{i})
 	if err != nil {
 		return nil, err
 	}
-	at, err := r.m.be.ints([]int32{int32(i)}, 1, 1)
-	if err != nil {
-		return nil, err
-	}
-	defer free(at)
+	defer pick.free()
 	from, to := i*r.capacity, (i+1)*r.capacity
 	k := &keptRows{pos: slices.Clone(r.tailPos[from:to]), side: slices.Clone(r.tailBranch[from:to]), slot: r.slot}
 	for _, p := range r.tail {
-		key, err := call(prog, p.k, at)
+		key, err := pick.stack(func(int) *tensors.Tensor { return p.k })
 		if err != nil {
 			k.free()
 			return nil, err
 		}
-		value, err := call(prog, p.v, at)
+		value, err := pick.stack(func(int) *tensors.Tensor { return p.v })
 		if err != nil {
-			free(key...)
+			free(key)
 			k.free()
 			return nil, err
 		}
-		k.tail = append(k.tail, kvPair{key[0], value[0]})
+		k.tail = append(k.tail, kvPair{key, value})
 	}
 	return k, nil
 }
@@ -313,116 +309,4 @@ func (r *cacheRun) load(rows []*keptRows) error {
 		r.slot = max(r.slot, k.slot)
 	}
 	return nil
-}
-
-// cacheRow names one sequence's cache within a unit.
-type cacheRow struct {
-	u *unit
-	i int
-}
-
-// promptCache is the prompt part of a cacheRun, by layer: keys rotated, once for all steps.
-type promptCache struct {
-	kv         []kvPair
-	pass       int  // of passOf
-	keepValues bool // the values belong to the unit they were taken from
-
-	rows []cacheRow              // what was stacked
-	raw  map[int]*tensors.Tensor // by layer, keys before rotation; owned unless keepValues
-}
-
-// rawKeys are layer l's keys before rotation, for heads that turn them by a table of their own.
-func (c *promptCache) rawKeys(m *Model, l int) (*tensors.Tensor, error) {
-	if c.keepValues {
-		return c.rows[0].u.layerKV(l).k, nil
-	}
-	if t := c.raw[l]; t != nil {
-		return t, nil
-	}
-	prog, err := m.program("stack", stackOnly)
-	if err != nil {
-		return nil, err
-	}
-	var args []any
-	var index []*tensors.Tensor
-	defer func() { free(index...) }()
-	for _, r := range c.rows {
-		i, err := m.be.ints([]int32{int32(r.i)}, 1, 1)
-		if err != nil {
-			return nil, err
-		}
-		index = append(index, i)
-		args = append(args, r.u.layerKV(l).k, i)
-	}
-	out, err := call(prog, args...)
-	if err != nil {
-		return nil, err
-	}
-	c.raw[l] = out[0]
-	return out[0], nil
-}
-
-func (c *promptCache) free() {
-	for _, p := range c.kv {
-		free(p.k)
-		if !c.keepValues {
-			free(p.v)
-		}
-	}
-	for _, t := range c.raw {
-		free(t)
-	}
-	c.kv, c.raw = nil, nil
-}
-
-// stack brings the caches of several sequences, all of one bucket and with the same rotary tables, into one batch, and rotates the keys: units keep them before
-// rotation, so that another table can be used here.
-func (m *Model) stack(rows []cacheRow) (*promptCache, error) {
-	keys, err := m.program("stack_keys", m.cfg.stackKeys)
-	if err != nil {
-		return nil, err
-	}
-	values, err := m.program("stack", stackOnly)
-	if err != nil {
-		return nil, err
-	}
-	var index []*tensors.Tensor
-	defer func() { free(index...) }()
-	for _, r := range rows {
-		t, err := m.be.ints([]int32{int32(r.i)}, 1, 1)
-		if err != nil {
-			return nil, err
-		}
-		index = append(index, t)
-	}
-	c := &promptCache{kv: make([]kvPair, m.Spec.Layers), pass: rows[0].u.pass, rows: rows, raw: map[int]*tensors.Tensor{}, keepValues: len(rows) == 1 && rows[0].u.b() == 1}
-	for l := range m.Spec.Layers {
-		table, err := m.positionsOf(l, rows[0].u.t, c.pass, nil)
-		if err != nil {
-			c.free()
-			return nil, err
-		}
-		ks, vs := []any{table.cos, table.sin}, []any{}
-		for i, r := range rows {
-			p := r.u.layerKV(l)
-			ks, vs = append(ks, p.k, index[i]), append(vs, p.v, index[i])
-		}
-		k, err := call(keys, ks...)
-		if err != nil {
-			c.free()
-			return nil, err
-		}
-		c.kv[l].k = k[0]
-		if c.keepValues {
-			c.kv[l].v = rows[0].u.layerKV(l).v
-			continue
-		}
-		v, err := call(values, vs...)
-		if err != nil {
-			c.free()
-			return nil, err
-		}
-		c.kv[l].v = v[0]
-	}
-	return c, nil
 }

@@ -36,10 +36,23 @@ type Emit func(prompt, cond int, r *Reply) error
 // gives the same bits again.
 func (m *Model) Ask(ctx context.Context, prompts []*Prompt, conds []Condition, o AskOptions, emit Emit) error {
 	o.fill()
-	if m.crossesSwitch(prompts, &o) {
-		return m.askAcross(ctx, prompts, conds, o, emit)
+	for from := 0; from < len(prompts); {
+		to := from
+		for to < len(prompts) && !m.crosses(prompts[to], &o) {
+			to++
+		}
+		at := from
+		if err := m.ask(ctx, prompts[from:to], conds, o, func(p, c int, r *Reply) error { return emit(at+p, c, r) }); err != nil {
+			return err
+		}
+		if from = to; from < len(prompts) { // a prompt that crosses is asked alone
+			if err := m.askAcross(ctx, prompts[from], conds, o, func(c int, r *Reply) error { return emit(from, c, r) }); err != nil {
+				return err
+			}
+			from++
+		}
 	}
-	return m.ask(ctx, prompts, conds, o, emit)
+	return nil
 }
 
 // ask is Ask where no answer outgrows the rotary table of its prompt.

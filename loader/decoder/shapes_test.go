@@ -241,7 +241,7 @@ func rowLayer(t *testing.T, m *Model, cfg *blockConfig, u *unit) []float32 {
 		t.Fatal(err)
 	}
 	defer m.weights.release(0)
-	out, err := call(exec(t, m, cfg.rowBlock), append(args, w...)...)
+	out, err := call(exec(t, m, cfg.rowBlock(editVariant{})), append(args, w...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,11 @@ type headTable struct {
 	key    string    // equal for equal alterations
 }
 
+// apply alters a layer's table; nil for a head that turns by the layer's own, or a layer that does not rotate, changes nothing.
 func (h *headTable) apply(base *rope.Table) (*rope.Table, error) {
+	if h == nil || base == nil {
+		return base, nil
+	}
 	out := &rope.Table{InvFreq: append([]float64(nil), base.InvFreq...), Scale: base.Scale, RotaryDim: base.RotaryDim}
 	switch {
 	case h.exact != nil:

@@ -57,11 +57,7 @@ func (v *variantEdit) kinds() editKinds {
 	return k
 }
 
-func (g geometry) isVariant(o Op) bool {
-	return slices.Contains([]Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpPatch, OpStreaming}, o)
-}
-
-// applyVariant adds an edit of those kinds.
+// applyVariant adds an edit of those kinds, one of variantOps.
 func (g geometry) applyVariant(v *variantEdit, e editSite) error {
 	h := e.at.Index
 	switch e.Op {
@@ -130,7 +126,7 @@ func (v *variantEdit) alter(h int, e editSite, base *rope.Table) error {
 func (g geometry) applyLegacy(v *variantEdit, e editSite) error {
 	width := g.planes + 1
 	if v.legacyQ == nil {
-		v.legacyQ, v.legacyK = ones(g.heads*width), ones(g.kv*width)
+		v.legacyQ, v.legacyK = repeated(float32(1), g.heads*width), repeated(float32(1), g.kv*width)
 		v.legacyQRows, v.legacyKRows = make([]int32, 2*g.heads), make([]int32, 2*g.kv)
 	}
 	h := e.at.Index
@@ -145,14 +141,6 @@ func (g geometry) applyLegacy(v *variantEdit, e editSite) error {
 		v.legacyQ[h*width+p], v.legacyK[group*width+p] = 0, 0
 	}
 	return nil
-}
-
-func ones(n int) []float32 {
-	out := make([]float32, n)
-	for i := range out {
-		out[i] = 1
-	}
-	return out
 }
 
 // needsDonor lists the layers in which the condition takes head outputs from the prompt's donor.

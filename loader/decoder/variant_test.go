@@ -171,7 +171,7 @@ func TestSwapRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := altered(own, c.layers[0].variant.tables[1])
+		got, err := c.layers[0].variant.tables[1].apply(own)
 		if err != nil {
 			t.Fatal(err)
 		}
