@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/headscope/headscope/loader/rope"
@@ -14,7 +15,7 @@ func gemma2(c *config) Spec {
 	}.read(c)
 	o := gemmaSandwich(c, &s, 50, 30)
 	window := c.nullableInteger("sliding_window", 4096)
-	if old := or(c.integer("sliding_window_size", 0), window); old != window {
+	if old := cmp.Or(c.integer("sliding_window_size", 0), window); old != window {
 		c.want("sliding_window_size", fmt.Sprint(old), fmt.Sprintf("the %d of sliding_window, or none", window))
 	}
 	slide(c, &s, layerTypes(c, &s, func(l int) bool { return l%2 == 0 }), window)

@@ -1,6 +1,9 @@
 package loader
 
-import "regexp"
+import (
+	"cmp"
+	"regexp"
+)
 
 // gemma3 reads Gemma3ForCausalLM, the text model: five layers of six have a window and a rotary base of their own.
 func gemma3(c *config) Spec { return gemma3Text(c, "") }
@@ -44,7 +47,7 @@ func gemma3Text(c *config, prefix string) Spec {
 	s.QKNorm, o.qNorm, o.kNorm, o.prefix = QKNormShared, "q_norm", "k_norm", prefix
 
 	pattern := c.integer("sliding_window_pattern", 6)
-	if or(c.integer("_sliding_window_pattern", 0), pattern) != pattern && !c.has("layer_types") {
+	if cmp.Or(c.integer("_sliding_window_pattern", 0), pattern) != pattern && !c.has("layer_types") {
 		c.refuse("_sliding_window_pattern", "layer_types or sliding_window_pattern beside it: transformers' class reads no other", "")
 	}
 	sliding := layerTypes(c, &s, func(l int) bool { return (l+1)%pattern != 0 })

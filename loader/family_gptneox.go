@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/headscope/headscope/loader/rope"
@@ -23,7 +24,7 @@ func gptNeoX(c *config) Spec {
 	d := ropeDefaults{theta: 10000, partial: 0.25, thetaKey: "rotary_emb_base", partialKey: "rotary_pct"}
 	table := ropeParameters(c, &s, d)
 	s.Tables = []rope.Config{table}
-	if or(c.float("rope_theta", 0), table.Theta) != table.Theta {
+	if cmp.Or(c.float("rope_theta", 0), table.Theta) != table.Theta {
 		c.refuse("rope_theta", fmt.Sprintf("%v, or rotary_emb_base in its place", table.Theta), "transformers' class overlooks rope_theta")
 	}
 	if p := c.float("partial_rotary_factor", 0); p != 0 && int(float64(s.HeadDim)*p) != table.RotaryDim {

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -35,14 +36,7 @@ func ropeParameters(c *config, s *Spec, d ropeDefaults) rope.Config {
 	if block != nil && !scaling {
 		block, nested = unnest(c, block)
 	}
-	return ropeTable(c, s, ropeSource{block: block, typeRequired: scaling, nested: nested, rootKey: ropeThetaKey(d)}, d)
-}
-
-func ropeThetaKey(d ropeDefaults) string {
-	if d.thetaKey != "" {
-		return d.thetaKey
-	}
-	return "rope_theta"
+	return ropeTable(c, s, ropeSource{block: block, typeRequired: scaling, nested: nested, rootKey: cmp.Or(d.thetaKey, "rope_theta")}, d)
 }
 
 // layerRope is what a class with a table for full and one for sliding layers takes for absent keys.
@@ -198,7 +192,7 @@ func originalLength(c *config, from ropeSource, class, def int) int {
 		from.block.ignore(key)
 		return root
 	}
-	n := from.block.integer(key, or(class, def))
+	n := from.block.integer(key, cmp.Or(class, def))
 	if class != 0 && n != class {
 		from.block.refuse(key, fmt.Sprint(class), "transformers' class looks for this key at the root alone: write it there")
 	}
@@ -208,10 +202,7 @@ func originalLength(c *config, from ropeSource, class, def int) int {
 // rotaryDim returns how many dimensions of a head rotate: partial_rotary_factor of the block, of the root, or the class's.
 func rotaryDim(c *config, s *Spec, d ropeDefaults, block *config, ropeType string) int {
 	const key = "partial_rotary_factor"
-	rootKey := key
-	if d.partialKey != "" {
-		rootKey = d.partialKey
-	}
+	rootKey := cmp.Or(d.partialKey, key)
 	at, atKey, partial := c, rootKey, c.float(rootKey, 0)
 	if block != nil && block.float(key, 0) != 0 {
 		inner := block.float(key, 0)

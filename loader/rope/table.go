@@ -1,6 +1,7 @@
 package rope
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -85,7 +86,7 @@ func exact(c Config, r int) (*Table, error) {
 			return nil, fmt.Errorf("rope: exact: plane %d: got frequency %v, want a finite number >= 0", i, w)
 		}
 	}
-	return &Table{InvFreq: slices.Clone(c.Exact), Scale: or(c.AttentionFactor, 1), RotaryDim: r}, nil
+	return &Table{InvFreq: slices.Clone(c.Exact), Scale: cmp.Or(c.AttentionFactor, 1), RotaryDim: r}, nil
 }
 
 // ladder returns theta^(-2i/r), the frequencies of RoFormer (Su et al. 2021, section 3.4.2).
