@@ -46,13 +46,13 @@ func (t *Table) smoothLlama3(c Config) error {
 		return fmt.Errorf("rope: llama3: high_freq_factor: got %v, want more than low_freq_factor %v", c.HighFreqFactor, c.LowFreqFactor)
 	}
 	for i, w := range t.InvFreq {
-		wavelength := 2 * math.Pi / w
+		length := wavelength(w)
 		switch {
-		case wavelength < orig/c.HighFreqFactor:
-		case wavelength > orig/c.LowFreqFactor:
+		case length < orig/c.HighFreqFactor:
+		case length > orig/c.LowFreqFactor:
 			t.InvFreq[i] = w / c.Factor
 		default:
-			s := (orig/wavelength - c.LowFreqFactor) / (c.HighFreqFactor - c.LowFreqFactor)
+			s := (orig/length - c.LowFreqFactor) / (c.HighFreqFactor - c.LowFreqFactor)
 			t.InvFreq[i] = (1-s)*w/c.Factor + s*w
 		}
 	}
