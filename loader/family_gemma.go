@@ -1,10 +1,6 @@
 package loader
 
-import (
-	"math"
-
-	"github.com/headscope/headscope/loader/rope"
-)
+import "math"
 
 // gemma reads GemmaForCausalLM. Its hidden_act "gelu" means the tanh form: the released files say so and mean the other.
 func gemma(c *config) Spec {
@@ -19,7 +15,7 @@ func gemma(c *config) Spec {
 		c.refuse("hidden_activation", "what hidden_act says, which is the key that transformers' class reads", "")
 	}
 	gemmaStream(&s)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	o := preNorms
 	o.attentionBias = c.boolean("attention_bias", false)
 	o.outBias = o.attentionBias

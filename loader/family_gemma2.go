@@ -3,8 +3,6 @@ package loader
 import (
 	"cmp"
 	"fmt"
-
-	"github.com/headscope/headscope/loader/rope"
 )
 
 // gemma2 reads Gemma2ForCausalLM: soft caps, and a window in every second layer.
@@ -19,7 +17,7 @@ func gemma2(c *config) Spec {
 		c.want("sliding_window_size", fmt.Sprint(old), fmt.Sprintf("the %d of sliding_window, or none", window))
 	}
 	slide(c, &s, layerTypes(c, &s, func(l int) bool { return l%2 == 0 }), window)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	s.Params = o.params(s)
 	return s
 }

@@ -1,10 +1,6 @@
 package loader
 
-import (
-	"cmp"
-
-	"github.com/headscope/headscope/loader/rope"
-)
+import "cmp"
 
 // olmo reads OlmoForCausalLM: norms without parameters, whose epsilon is 1e-5 whatever the config says, and clipped queries, keys and
 // values.
@@ -17,7 +13,7 @@ func olmo(c *config) Spec {
 	}
 	s.Norm, s.RotateFloat = LayerNormBare, true
 	s.QKVClip = c.float("clip_qkv", 0)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	o := preNorms
 	o.attentionBias = c.boolean("attention_bias", false)
 	o.outBias = o.attentionBias

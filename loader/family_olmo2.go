@@ -1,11 +1,9 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // olmo2 reads Olmo2ForCausalLM.
 func olmo2(c *config) Spec {
 	s := olmoPostNorm(c, "olmo2")
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	return s
 }
 

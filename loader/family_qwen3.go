@@ -1,7 +1,5 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // qwen3 reads Qwen3ForCausalLM, the dense ones. Queries and keys are normalised head by head.
 func qwen3(c *config) Spec {
 	s := class{
@@ -9,7 +7,7 @@ func qwen3(c *config) Spec {
 	}.read(c)
 	s.QKNorm = QKNormShared
 	slideFrom(c, &s)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	o := preNorms
 	o.qNorm, o.kNorm = "q_norm", "k_norm"
 	o.attentionBias = c.boolean("attention_bias", false)

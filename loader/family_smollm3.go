@@ -1,10 +1,6 @@
 package loader
 
-import (
-	"fmt"
-
-	"github.com/headscope/headscope/loader/rope"
-)
+import "fmt"
 
 // smolLM3 reads SmolLM3ForCausalLM: Llama with some layers, every fourth by default, that do not rotate.
 func smolLM3(c *config) Spec {
@@ -12,7 +8,7 @@ func smolLM3(c *config) Spec {
 		modelType: "smollm3", maxPositions: 32768, kvHeads: 4, kvNullable: true, epsKey: "rms_norm_eps", eps: 1e-6, actKey: "hidden_act", act: "silu", tied: true,
 		eos: []int32{128001}, bos: []int32{128000},
 	}.read(c)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 2e6})}
+	ropeAll(c, &s, ropeDefaults{theta: 2e6})
 	rotates := rotatingLayers(c, &s)
 	for l, yes := range rotates {
 		if !yes {

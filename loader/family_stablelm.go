@@ -1,10 +1,6 @@
 package loader
 
-import (
-	"fmt"
-
-	"github.com/headscope/headscope/loader/rope"
-)
+import "fmt"
 
 // stableLM reads StableLmForCausalLM: StableLM-2 and StableLM-3B. Norms have biases, a quarter of a head rotates.
 func stableLM(c *config) Spec {
@@ -17,7 +13,7 @@ func stableLM(c *config) Spec {
 	if c.boolean("use_parallel_residual", false) {
 		s.Parallel, s.Norms.PreMLP, o.preMLP = ParallelResidual, false, ""
 	}
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000, partial: 0.25})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000, partial: 0.25})
 	normed := c.boolean("qk_layernorm", false)
 	s.Params = o.params(s)
 	if normed {

@@ -21,7 +21,7 @@ type ropeDefaults struct {
 	longrope             []string // other names of the type
 }
 
-// ropeParameters reads the rotary part of a config with one table for all layers, in any of the four spellings found in checkpoints:
+// ropeAll reads the table of a class in which all layers have the same, in any of the four spellings found in checkpoints:
 //
 //	"rope_theta": b                                            and no or a null rope_scaling
 //	"rope_theta": b, "rope_scaling": {"type" or "rope_type": ..., ...}
@@ -30,13 +30,14 @@ type ropeDefaults struct {
 //
 // Two places that disagree are an error, never a choice. For the last one transformers 5.24.0 silently uses the class's base without
 // scaling where the class has one table; here it means what it says.
-func ropeParameters(c *config, s *Spec, d ropeDefaults) rope.Config {
+func ropeAll(c *config, s *Spec, d ropeDefaults) {
 	block, scaling := ropeBlock(c)
 	nested := false
 	if block != nil && !scaling {
 		block, nested = unnest(c, block)
 	}
-	return ropeTable(c, s, ropeSource{block: block, typeRequired: scaling, nested: nested, rootKey: cmp.Or(d.thetaKey, "rope_theta")}, d)
+	from := ropeSource{block: block, typeRequired: scaling, nested: nested, rootKey: cmp.Or(d.thetaKey, "rope_theta")}
+	s.Tables = []rope.Config{ropeTable(c, s, from, d)}
 }
 
 // layerRope is what a class with a table for full and one for sliding layers takes for absent keys.
