@@ -13,8 +13,7 @@ func cohere(c *config) Spec {
 		s.QKNorm = QKNormPerHead
 	}
 	ropeAll(c, &s, ropeDefaults{theta: 500000})
-	o := layout{preAttn: "input_layernorm", qNorm: "q_norm", kNorm: "k_norm", attentionBias: c.boolean("attention_bias", false)}
-	o.outBias = o.attentionBias
-	s.Params = o.params(s)
+	o := layout{preAttn: "input_layernorm", qNorm: "q_norm", kNorm: "k_norm"}
+	s.Params = o.withBias(c).params(s)
 	return s
 }

@@ -16,10 +16,7 @@ func gemma(c *config) Spec {
 	}
 	gemmaStream(&s)
 	ropeAll(c, &s, ropeDefaults{theta: 10000})
-	o := preNorms
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias = o.attentionBias
-	s.Params = o.params(s)
+	s.Params = preNorms.withBias(c).params(s)
 	return s
 }
 
@@ -43,8 +40,6 @@ func gemmaSandwich(c *config, s *Spec, scoreCap, logitCap float64) layout {
 	o := layout{
 		preAttn: "input_layernorm", postAttn: "post_attention_layernorm",
 		preMLP: "pre_feedforward_layernorm", postMLP: "post_feedforward_layernorm",
-		attentionBias: c.boolean("attention_bias", false),
 	}
-	o.outBias = o.attentionBias
-	return o
+	return o.withBias(c)
 }

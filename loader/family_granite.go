@@ -12,9 +12,8 @@ func granite(c *config) Spec {
 	s.ResidualScale = c.float("residual_multiplier", 1)
 	s.LogitDivide = c.float("logits_scaling", 1)
 	ropeAll(c, &s, ropeDefaults{theta: 10000})
-	o := preNorms
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias, o.mlpBias = o.attentionBias, c.boolean("mlp_bias", false)
+	o := preNorms.withBias(c)
+	o.mlpBias = c.boolean("mlp_bias", false)
 	s.Params = o.params(s)
 	return s
 }

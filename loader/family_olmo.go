@@ -14,9 +14,6 @@ func olmo(c *config) Spec {
 	s.Norm, s.RotateFloat = LayerNormBare, true
 	s.QKVClip = c.float("clip_qkv", 0)
 	ropeAll(c, &s, ropeDefaults{theta: 10000})
-	o := preNorms
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias = o.attentionBias
-	s.Params = o.params(s)
+	s.Params = preNorms.withBias(c).params(s)
 	return s
 }

@@ -14,8 +14,6 @@ func olmoPostNorm(c *config, modelType string) Spec {
 	}.read(c)
 	s.Norm, s.Norms, s.QKNorm, s.RotateFloat = RMSNormFloat, Norms{PostAttn: true, PostMLP: true}, QKNormFull, true
 	o := layout{postAttn: "post_attention_layernorm", postMLP: "post_feedforward_layernorm", qNorm: "q_norm", kNorm: "k_norm"}
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias = o.attentionBias
-	s.Params = o.params(s)
+	s.Params = o.withBias(c).params(s)
 	return s
 }

@@ -10,8 +10,6 @@ func qwen3(c *config) Spec {
 	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	o := preNorms
 	o.qNorm, o.kNorm = "q_norm", "k_norm"
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias = o.attentionBias
-	s.Params = o.params(s)
+	s.Params = o.withBias(c).params(s)
 	return s
 }

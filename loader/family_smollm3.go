@@ -22,9 +22,8 @@ func smolLM3(c *config) Spec {
 	slide(c, &s, layerTypes(c, &s, func(l int) bool { return window > 0 && !rotates[l] }), window)
 	c.ignore("pretraining_tp", "max_window_layers") // of which the class takes no notice
 
-	o := preNorms
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias, o.mlpBias = o.attentionBias, c.boolean("mlp_bias", false)
+	o := preNorms.withBias(c)
+	o.mlpBias = c.boolean("mlp_bias", false)
 	s.Params = o.params(s)
 	return s
 }

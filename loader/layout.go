@@ -21,6 +21,13 @@ type layout struct {
 // preNorms are the two norms of Llama and most others.
 var preNorms = layout{preAttn: "input_layernorm", preMLP: "post_attention_layernorm"}
 
+// withBias reads attention_bias where it is that of all four projections.
+func (o layout) withBias(c *config) layout {
+	o.attentionBias = c.boolean("attention_bias", false)
+	o.outBias = o.attentionBias
+	return o
+}
+
 // params names the tensors of a decoder of this layout. s has to be complete but for Params.
 func (o layout) params(s Spec) Params {
 	p := Params{
