@@ -16,14 +16,14 @@ func gemma3Vision(c *config) Spec {
 	text := c.object("text_config")
 	if text == nil {
 		c.want("text_config", "nothing", "an object")
-		return Spec{KVHeads: 1}
+		return Spec{}
 	}
 	text.ignore(harmlessKeys...)
 	s := gemma3Text(text, "language_model.")
 	s.Tied = c.boolean("tie_word_embeddings", s.Tied)
 	s.EOS, s.BOS = text.tokenIDs("eos_token_id", s.Vocab, s.EOS), text.tokenIDs("bos_token_id", s.Vocab, s.BOS)
 	neutral(text, &s)
-	c.failIf(text.finish())
+	c.fail(text.finish())
 	if !s.Tied {
 		c.refuse("tie_word_embeddings", "true, as in all published files", "")
 	}

@@ -2,7 +2,6 @@ package loader
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -59,7 +58,7 @@ func ropeByLayer(c *config, s *Spec, sliding []bool, d layerRope) {
 		c.refuse("rope_parameters", "them by layer type, under full_attention and sliding_attention", "transformers' class overlooks flat ones")
 	default:
 		fullFrom.block, localFrom.block = block.object(fullAttention), block.object(slidingAttention)
-		c.failIf(block.finish())
+		c.fail(block.finish())
 	}
 	tables := []rope.Config{ropeTable(c, s, fullFrom, d.full), ropeTable(c, s, localFrom, d.local)}
 	for l := range s.Kinds {
@@ -102,7 +101,7 @@ func unnest(c, parameters *config) (block *config, nested bool) {
 		return parameters, false
 	}
 	block = parameters.object(fullAttention)
-	c.failIf(parameters.finish())
+	c.fail(parameters.finish())
 	return block, true
 }
 
@@ -139,7 +138,7 @@ func ropeTable(c *config, s *Spec, from ropeSource, d ropeDefaults) rope.Config 
 	}
 	out.RotaryDim = rotaryDim(c, s, d, from.block, out.Type)
 	if from.block != nil {
-		c.failIf(from.block.finish())
+		c.fail(from.block.finish())
 	}
 	checkRope(c, s, out)
 	return out
@@ -231,7 +230,6 @@ func rotaryDim(c *config, s *Spec, d ropeDefaults, block *config, ropeType strin
 	default:
 		return n
 	}
-	c.failIf(at.err)
 	return s.HeadDim
 }
 
@@ -270,12 +268,7 @@ func checkRope(c *config, s *Spec, r rope.Config) {
 	if c.err != nil {
 		return
 	}
-	_, err := rope.New(r, s.HeadDim, s.MaxPositions)
-	var unsupported *rope.UnsupportedError
-	if errors.As(err, &unsupported) {
-		err = &UnsupportedError{File: c.file, Key: "rope_type", Got: quoted(unsupported.Type), Want: "one of " + strings.Join(RopeTypes(), ", ")}
-	}
-	if err != nil {
+	if _, err := rope.New(r, s.HeadDim, s.MaxPositions); err != nil {
 		c.fail(&ConfigError{File: c.file, Err: err})
 	}
 }
