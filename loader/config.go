@@ -29,6 +29,7 @@ func newConfig(file string, data []byte) (*config, error) {
 	return &config{file: file, keys: keys, read: map[string]bool{}}, nil
 }
 
+// fail records err, if it is the first; nil is none.
 func (c *config) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -38,13 +39,6 @@ func (c *config) fail(err error) {
 // want records that key has a value that makes no sense.
 func (c *config) want(key, got, want string) {
 	c.fail(&ConfigError{File: c.file, Key: c.prefix + key, Got: got, Want: want})
-}
-
-// failIf records err unless it is nil.
-func (c *config) failIf(err error) {
-	if err != nil {
-		c.fail(err)
-	}
 }
 
 // refuse records that key has a value that this module does not compute.

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -32,11 +33,11 @@ type class struct {
 func (d class) read(c *config) Spec {
 	s := Spec{
 		Family:       c.text("model_type", ""),
-		Layers:       c.integer("num_hidden_layers", or(d.layers, required)),
-		Heads:        c.integer("num_attention_heads", or(d.heads, required)),
-		Hidden:       c.integer("hidden_size", or(d.hidden, required)),
-		Intermediate: c.integer("intermediate_size", or(d.intermediate, required)),
-		Vocab:        c.integer("vocab_size", or(d.vocab, required)),
+		Layers:       c.integer("num_hidden_layers", cmp.Or(d.layers, required)),
+		Heads:        c.integer("num_attention_heads", cmp.Or(d.heads, required)),
+		Hidden:       c.integer("hidden_size", cmp.Or(d.hidden, required)),
+		Intermediate: c.integer("intermediate_size", cmp.Or(d.intermediate, required)),
+		Vocab:        c.integer("vocab_size", cmp.Or(d.vocab, required)),
 		MaxPositions: c.integer("max_position_embeddings", d.maxPositions),
 
 		Norm: RMSNorm, NormEps: d.eps, Norms: Norms{PreAttn: true, PreMLP: true},
@@ -62,7 +63,7 @@ func (d class) read(c *config) Spec {
 		s.NormEps = c.float(d.epsKey, d.eps)
 	}
 	if d.kvHeads == 0 || d.kvNullable {
-		s.KVHeads = or(c.nullableInteger(kvKey, or(d.kvHeads, s.Heads)), s.Heads)
+		s.KVHeads = cmp.Or(c.nullableInteger(kvKey, cmp.Or(d.kvHeads, s.Heads)), s.Heads)
 	} else {
 		s.KVHeads = c.integer(kvKey, d.kvHeads)
 	}
@@ -106,12 +107,4 @@ func activation(c *config, key, def string) Activation {
 	}
 	c.refuse(key, `"silu", "gelu", "gelu_pytorch_tanh", "gelu_new" or "gelu_fast"`, "")
 	return ""
-}
-
-// or returns x, or otherwise where it is zero.
-func or[T int | float64](x, otherwise T) T {
-	if x == 0 {
-		return otherwise
-	}
-	return x
 }

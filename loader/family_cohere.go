@@ -1,7 +1,5 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // cohere reads CohereForCausalLM: Command R. Attention and MLP read the same norm, planes are neighbouring dimensions.
 func cohere(c *config) Spec {
 	s := class{
@@ -14,9 +12,8 @@ func cohere(c *config) Spec {
 	if c.boolean("use_qk_norm", false) {
 		s.QKNorm = QKNormPerHead
 	}
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 500000})}
-	o := layout{preAttn: "input_layernorm", qNorm: "q_norm", kNorm: "k_norm", attentionBias: c.boolean("attention_bias", false)}
-	o.outBias = o.attentionBias
-	s.Params = o.params(s)
+	ropeAll(c, &s, ropeDefaults{theta: 500000})
+	o := layout{preAttn: "input_layernorm", qNorm: "q_norm", kNorm: "k_norm"}
+	s.Params = o.withBias(c).params(s)
 	return s
 }

@@ -1,10 +1,6 @@
 package loader
 
-import (
-	"math"
-
-	"github.com/headscope/headscope/loader/rope"
-)
+import "math"
 
 // gemma reads GemmaForCausalLM. Its hidden_act "gelu" means the tanh form: the released files say so and mean the other.
 func gemma(c *config) Spec {
@@ -19,11 +15,8 @@ func gemma(c *config) Spec {
 		c.refuse("hidden_activation", "what hidden_act says, which is the key that transformers' class reads", "")
 	}
 	gemmaStream(&s)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
-	o := preNorms
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias = o.attentionBias
-	s.Params = o.params(s)
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
+	s.Params = preNorms.withBias(c).params(s)
 	return s
 }
 
@@ -47,8 +40,6 @@ func gemmaSandwich(c *config, s *Spec, scoreCap, logitCap float64) layout {
 	o := layout{
 		preAttn: "input_layernorm", postAttn: "post_attention_layernorm",
 		preMLP: "pre_feedforward_layernorm", postMLP: "post_feedforward_layernorm",
-		attentionBias: c.boolean("attention_bias", false),
 	}
-	o.outBias = o.attentionBias
-	return o
+	return o.withBias(c)
 }

@@ -1,9 +1,8 @@
 package loader
 
 import (
+	"cmp"
 	"fmt"
-
-	"github.com/headscope/headscope/loader/rope"
 )
 
 // gemma2 reads Gemma2ForCausalLM: soft caps, and a window in every second layer.
@@ -14,11 +13,11 @@ func gemma2(c *config) Spec {
 	}.read(c)
 	o := gemmaSandwich(c, &s, 50, 30)
 	window := c.nullableInteger("sliding_window", 4096)
-	if old := or(c.integer("sliding_window_size", 0), window); old != window {
+	if old := cmp.Or(c.integer("sliding_window_size", 0), window); old != window {
 		c.want("sliding_window_size", fmt.Sprint(old), fmt.Sprintf("the %d of sliding_window, or none", window))
 	}
 	slide(c, &s, layerTypes(c, &s, func(l int) bool { return l%2 == 0 }), window)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	s.Params = o.params(s)
 	return s
 }

@@ -1,6 +1,9 @@
 package loader
 
-import "regexp"
+import (
+	"cmp"
+	"regexp"
+)
 
 // gemma3 reads Gemma3ForCausalLM, the text model: five layers of six have a window and a rotary base of their own.
 func gemma3(c *config) Spec { return gemma3Text(c, "") }
@@ -13,14 +16,14 @@ func gemma3Vision(c *config) Spec {
 	text := c.object("text_config")
 	if text == nil {
 		c.want("text_config", "nothing", "an object")
-		return Spec{KVHeads: 1}
+		return Spec{}
 	}
 	text.ignore(harmlessKeys...)
 	s := gemma3Text(text, "language_model.")
 	s.Tied = c.boolean("tie_word_embeddings", s.Tied)
 	s.EOS, s.BOS = text.tokenIDs("eos_token_id", s.Vocab, s.EOS), text.tokenIDs("bos_token_id", s.Vocab, s.BOS)
 	neutral(text, &s)
-	c.failIf(text.finish())
+	c.fail(text.finish())
 	if !s.Tied {
 		c.refuse("tie_word_embeddings", "true, as in all published files", "")
 	}
@@ -44,7 +47,7 @@ func gemma3Text(c *config, prefix string) Spec {
 	s.QKNorm, o.qNorm, o.kNorm, o.prefix = QKNormShared, "q_norm", "k_norm", prefix
 
 	pattern := c.integer("sliding_window_pattern", 6)
-	if or(c.integer("_sliding_window_pattern", 0), pattern) != pattern && !c.has("layer_types") {
+	if cmp.Or(c.integer("_sliding_window_pattern", 0), pattern) != pattern && !c.has("layer_types") {
 		c.refuse("_sliding_window_pattern", "layer_types or sliding_window_pattern beside it: transformers' class reads no other", "")
 	}
 	sliding := layerTypes(c, &s, func(l int) bool { return (l+1)%pattern != 0 })

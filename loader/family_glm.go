@@ -1,7 +1,5 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // glm reads GlmForCausalLM: GLM-4-9B in transformers' own layout.
 func glm(c *config) Spec { return glmOf(c, "glm", preNorms) }
 
@@ -20,7 +18,7 @@ func glmOf(c *config, modelType string, o layout) Spec {
 	}.read(c)
 	s.Norms.PostAttn, s.Norms.PostMLP = o.postAttn != "", o.postMLP != ""
 	s.Interleaved = true
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000, partial: 0.5})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000, partial: 0.5})
 	o.fusedGateUp, o.attentionBias = true, c.boolean("attention_bias", true)
 	s.Params = o.params(s)
 	return s

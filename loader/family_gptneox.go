@@ -1,9 +1,8 @@
 package loader
 
 import (
+	"cmp"
 	"fmt"
-
-	"github.com/headscope/headscope/loader/rope"
 )
 
 // gptNeoX reads GPTNeoXForCausalLM: Pythia and GPT-NeoX. Attention and MLP run side by side, each behind a norm of its own, and every head's
@@ -21,9 +20,9 @@ func gptNeoX(c *config) Spec {
 		s.Parallel = ParallelBranches
 	}
 	d := ropeDefaults{theta: 10000, partial: 0.25, thetaKey: "rotary_emb_base", partialKey: "rotary_pct"}
-	table := ropeParameters(c, &s, d)
-	s.Tables = []rope.Config{table}
-	if or(c.float("rope_theta", 0), table.Theta) != table.Theta {
+	ropeAll(c, &s, d)
+	table := s.Tables[0]
+	if cmp.Or(c.float("rope_theta", 0), table.Theta) != table.Theta {
 		c.refuse("rope_theta", fmt.Sprintf("%v, or rotary_emb_base in its place", table.Theta), "transformers' class overlooks rope_theta")
 	}
 	if p := c.float("partial_rotary_factor", 0); p != 0 && int(float64(s.HeadDim)*p) != table.RotaryDim {

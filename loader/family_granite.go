@@ -1,7 +1,5 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // granite reads GraniteForCausalLM, the dense ones: Llama with four multipliers, of which attention_multiplier takes the place of
 // 1/sqrt(head_dim).
 func granite(c *config) Spec {
@@ -13,10 +11,9 @@ func granite(c *config) Spec {
 	s.ScoreScale = c.float("attention_multiplier", 1)
 	s.ResidualScale = c.float("residual_multiplier", 1)
 	s.LogitDivide = c.float("logits_scaling", 1)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
-	o := preNorms
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias, o.mlpBias = o.attentionBias, c.boolean("mlp_bias", false)
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
+	o := preNorms.withBias(c)
+	o.mlpBias = c.boolean("mlp_bias", false)
 	s.Params = o.params(s)
 	return s
 }

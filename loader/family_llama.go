@@ -1,14 +1,12 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // llama reads LlamaForCausalLM: Llama 2 and 3, SmolLM2, Falcon3 and the many checkpoints exported in its layout.
 func llama(c *config) Spec {
 	s := class{
 		modelType: "llama", maxPositions: 2048, epsKey: "rms_norm_eps", eps: 1e-6, actKey: "hidden_act", act: "silu",
 		eos: []int32{2}, bos: []int32{1},
 	}.read(c)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	if c.nullableInteger("pretraining_tp", 1) > 1 {
 		c.refuse("pretraining_tp", "1", "larger values only split the products into slices; set it to 1 for the same model")
 	}
@@ -17,9 +15,8 @@ func llama(c *config) Spec {
 	}
 	c.boolean("is_llama_config", true)
 
-	o := preNorms
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias, o.mlpBias = o.attentionBias, c.boolean("mlp_bias", false)
+	o := preNorms.withBias(c)
+	o.mlpBias = c.boolean("mlp_bias", false)
 	s.Params = o.params(s)
 	return s
 }

@@ -1,7 +1,5 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // mistral reads MistralForCausalLM: Mistral 7B, Nemo and their derivatives. A window, where there is one, is that of all layers.
 func mistral(c *config) Spec {
 	s := class{
@@ -9,7 +7,7 @@ func mistral(c *config) Spec {
 		eos: []int32{2}, bos: []int32{1},
 	}.read(c)
 	slideAll(c, &s, 4096)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	s.Params = preNorms.params(s)
 	return s
 }

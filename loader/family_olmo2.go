@@ -1,11 +1,9 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // olmo2 reads Olmo2ForCausalLM.
 func olmo2(c *config) Spec {
 	s := olmoPostNorm(c, "olmo2")
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	return s
 }
 
@@ -16,8 +14,6 @@ func olmoPostNorm(c *config, modelType string) Spec {
 	}.read(c)
 	s.Norm, s.Norms, s.QKNorm, s.RotateFloat = RMSNormFloat, Norms{PostAttn: true, PostMLP: true}, QKNormFull, true
 	o := layout{postAttn: "post_attention_layernorm", postMLP: "post_feedforward_layernorm", qNorm: "q_norm", kNorm: "k_norm"}
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias = o.attentionBias
-	s.Params = o.params(s)
+	s.Params = o.withBias(c).params(s)
 	return s
 }

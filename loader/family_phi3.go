@@ -1,7 +1,5 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // phi3 reads Phi3ForCausalLM: Phi-3, Phi-3.5, Phi-4 and Phi-4-mini. Projections are fused, long contexts use LongRoPE, of which older
 // files have other names.
 func phi3(c *config) Spec {
@@ -12,7 +10,7 @@ func phi3(c *config) Spec {
 	slideAll(c, &s, 0)
 	s.Recompute = true
 	d := ropeDefaults{theta: 10000, partial: 1, original: 4096, longrope: []string{"su", "yarn"}}
-	s.Tables = []rope.Config{ropeParameters(c, &s, d)}
+	ropeAll(c, &s, d)
 	if t := s.Tables[0].Type; t != "default" && t != "longrope" {
 		c.refuseValue("rope_type", quoted(t), `"default" or "longrope"`, "transformers' class takes no other")
 	}

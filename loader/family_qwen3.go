@@ -1,7 +1,5 @@
 package loader
 
-import "github.com/headscope/headscope/loader/rope"
-
 // qwen3 reads Qwen3ForCausalLM, the dense ones. Queries and keys are normalised head by head.
 func qwen3(c *config) Spec {
 	s := class{
@@ -9,11 +7,9 @@ func qwen3(c *config) Spec {
 	}.read(c)
 	s.QKNorm = QKNormShared
 	slideFrom(c, &s)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 10000})}
+	ropeAll(c, &s, ropeDefaults{theta: 10000})
 	o := preNorms
 	o.qNorm, o.kNorm = "q_norm", "k_norm"
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias = o.attentionBias
-	s.Params = o.params(s)
+	s.Params = o.withBias(c).params(s)
 	return s
 }

@@ -1,10 +1,6 @@
 package loader
 
-import (
-	"fmt"
-
-	"github.com/headscope/headscope/loader/rope"
-)
+import "fmt"
 
 // smolLM3 reads SmolLM3ForCausalLM: Llama with some layers, every fourth by default, that do not rotate.
 func smolLM3(c *config) Spec {
@@ -12,7 +8,7 @@ func smolLM3(c *config) Spec {
 		modelType: "smollm3", maxPositions: 32768, kvHeads: 4, kvNullable: true, epsKey: "rms_norm_eps", eps: 1e-6, actKey: "hidden_act", act: "silu", tied: true,
 		eos: []int32{128001}, bos: []int32{128000},
 	}.read(c)
-	s.Tables = []rope.Config{ropeParameters(c, &s, ropeDefaults{theta: 2e6})}
+	ropeAll(c, &s, ropeDefaults{theta: 2e6})
 	rotates := rotatingLayers(c, &s)
 	for l, yes := range rotates {
 		if !yes {
@@ -26,9 +22,8 @@ func smolLM3(c *config) Spec {
 	slide(c, &s, layerTypes(c, &s, func(l int) bool { return window > 0 && !rotates[l] }), window)
 	c.ignore("pretraining_tp", "max_window_layers") // of which the class takes no notice
 
-	o := preNorms
-	o.attentionBias = c.boolean("attention_bias", false)
-	o.outBias, o.mlpBias = o.attentionBias, c.boolean("mlp_bias", false)
+	o := preNorms.withBias(c)
+	o.mlpBias = c.boolean("mlp_bias", false)
 	s.Params = o.params(s)
 	return s
 }

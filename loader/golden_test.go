@@ -295,11 +295,11 @@ func TestVersionsOfSpelling(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parse(t, renewed(old)); err != nil {
+		after, err := parse(t, renewed(old))
+		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		after, _ := parse(t, renewed(old))
 		if !reflect.DeepEqual(before.Tables, after.Tables) || flat(before) != flat(after) {
 			t.Errorf("%s: got %s, want %s as in the older spelling", name, flat(after), flat(before))
 		}

@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -174,7 +175,7 @@ func (s *Spec) memory(dtype string, length int) Memory {
 		}
 		return n
 	}
-	m := Memory{Length: or(length, s.MaxPositions), Weights: sum(s.params())}
+	m := Memory{Length: cmp.Or(length, s.MaxPositions), Weights: sum(s.params())}
 	first := s.Params.Layer(0)
 	p := s.Params
 	head := p.Head

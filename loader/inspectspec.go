@@ -1,7 +1,6 @@
 package loader
 
 import (
-	"math"
 	"slices"
 
 	"github.com/headscope/headscope/loader/rope"
@@ -136,7 +135,7 @@ func inspectTable(c rope.Config, s *Spec) (TableInspection, error) {
 	}
 	out := TableInspection{Type: c.Type, Theta: c.Theta, RotaryDim: t.RotaryDim, Scale: t.Scale, VariesBeyond: c.VariesBeyond(),
 		Frequencies: slices.Clone(t.InvFreq), Parameters: map[string]float64{}, Config: c}
-	for _, w := range wavelengths(t) {
+	for _, w := range t.Wavelengths() {
 		out.Wavelengths = append(out.Wavelengths, w)
 		if w <= float64(s.MaxPositions) {
 			out.Turning++
@@ -147,7 +146,7 @@ func inspectTable(c rope.Config, s *Spec) (TableInspection, error) {
 		if err != nil {
 			return TableInspection{}, err
 		}
-		out.ShortWavelengths = wavelengths(short)
+		out.ShortWavelengths = short.Wavelengths()
 	}
 	for key, v := range map[string]float64{
 		"factor": c.Factor, "low_freq_factor": c.LowFreqFactor, "high_freq_factor": c.HighFreqFactor,
@@ -159,13 +158,4 @@ func inspectTable(c rope.Config, s *Spec) (TableInspection, error) {
 		}
 	}
 	return out, nil
-}
-
-// wavelengths returns the tokens that each plane takes for a turn.
-func wavelengths(t *rope.Table) []float64 {
-	out := make([]float64, t.Planes())
-	for i, w := range t.InvFreq {
-		out[i] = 2 * math.Pi / w
-	}
-	return out
 }

@@ -15,11 +15,19 @@ type layout struct {
 	fusedGateUp bool   // so are gate and up
 	qNorm       string // norms of queries and keys, "q_norm" and "k_norm"
 	kNorm       string
+	normByHead  bool   // of these, each head has a tensor of its own
 	prefix      string // in front of all names
 }
 
 // preNorms are the two norms of Llama and most others.
 var preNorms = layout{preAttn: "input_layernorm", preMLP: "post_attention_layernorm"}
+
+// withBias reads attention_bias where it is that of all four projections.
+func (o layout) withBias(c *config) layout {
+	o.attentionBias = c.boolean("attention_bias", false)
+	o.outBias = o.attentionBias
+	return o
+}
 
 // params names the tensors of a decoder of this layout. s has to be complete but for Params.
 func (o layout) params(s Spec) Params {
@@ -64,7 +72,7 @@ func (o layout) layer(s *Spec, prefix string) LayerParams {
 	case QKNormShared:
 		p.QNorm, p.KNorm = whole(attention+o.qNorm+".weight", s.HeadDim), whole(attention+o.kNorm+".weight", s.HeadDim)
 	case QKNormPerHead:
-		p.QNorm, p.KNorm = whole(attention+o.qNorm+".weight", s.Heads, s.HeadDim), whole(attention+o.kNorm+".weight", s.KVHeads, s.HeadDim)
+		p.QNorm, p.KNorm = o.headNorms(attention+o.qNorm, s.Heads, s.HeadDim), o.headNorms(attention+o.kNorm, s.KVHeads, s.HeadDim)
 	case QKNormFull:
 		p.QNorm, p.KNorm = whole(attention+o.qNorm+".weight", q), whole(attention+o.kNorm+".weight", kv)
 	}
@@ -77,6 +85,18 @@ func (o layout) layer(s *Spec, prefix string) LayerParams {
 		p.Up, p.UpBias = biased(mlp+"up_proj", o.mlpBias, s.Intermediate, s.Hidden)
 	}
 	p.Down, p.DownBias = biased(mlp+"down_proj", o.mlpBias, s.Hidden, s.Intermediate)
+	return p
+}
+
+// headNorms are the norms of queries or keys that differ from head to head.
+func (o layout) headNorms(module string, heads, headDim int) Param {
+	if !o.normByHead {
+		return whole(module+".weight", heads, headDim)
+	}
+	p := Param{Shape: []int{heads, headDim}, Views: make([]View, heads)}
+	for h := range p.Views {
+		p.Views[h].Tensor = fmt.Sprintf("%s.norms.%d.weight", module, h)
+	}
 	return p
 }
 

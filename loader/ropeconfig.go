@@ -1,7 +1,7 @@
 package loader
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -20,7 +20,7 @@ type ropeDefaults struct {
 	longrope             []string // other names of the type
 }
 
-// ropeParameters reads the rotary part of a config with one table for all layers, in any of the four spellings found in checkpoints:
+// ropeAll reads the table of a class in which all layers have the same, in any of the four spellings found in checkpoints:
 //
 //	"rope_theta": b                                            and no or a null rope_scaling
 //	"rope_theta": b, "rope_scaling": {"type" or "rope_type": ..., ...}
@@ -29,20 +29,14 @@ type ropeDefaults struct {
 //
 // Two places that disagree are an error, never a choice. For the last one transformers 5.24.0 silently uses the class's base without
 // scaling where the class has one table; here it means what it says.
-func ropeParameters(c *config, s *Spec, d ropeDefaults) rope.Config {
+func ropeAll(c *config, s *Spec, d ropeDefaults) {
 	block, scaling := ropeBlock(c)
 	nested := false
 	if block != nil && !scaling {
 		block, nested = unnest(c, block)
 	}
-	return ropeTable(c, s, ropeSource{block: block, typeRequired: scaling, nested: nested, rootKey: ropeThetaKey(d)}, d)
-}
-
-func ropeThetaKey(d ropeDefaults) string {
-	if d.thetaKey != "" {
-		return d.thetaKey
-	}
-	return "rope_theta"
+	from := ropeSource{block: block, typeRequired: scaling, nested: nested, rootKey: cmp.Or(d.thetaKey, "rope_theta")}
+	s.Tables = []rope.Config{ropeTable(c, s, from, d)}
 }
 
 // layerRope is what a class with a table for full and one for sliding layers takes for absent keys.
@@ -64,7 +58,7 @@ func ropeByLayer(c *config, s *Spec, sliding []bool, d layerRope) {
 		c.refuse("rope_parameters", "them by layer type, under full_attention and sliding_attention", "transformers' class overlooks flat ones")
 	default:
 		fullFrom.block, localFrom.block = block.object(fullAttention), block.object(slidingAttention)
-		c.failIf(block.finish())
+		c.fail(block.finish())
 	}
 	tables := []rope.Config{ropeTable(c, s, fullFrom, d.full), ropeTable(c, s, localFrom, d.local)}
 	for l := range s.Kinds {
@@ -107,7 +101,7 @@ func unnest(c, parameters *config) (block *config, nested bool) {
 		return parameters, false
 	}
 	block = parameters.object(fullAttention)
-	c.failIf(parameters.finish())
+	c.fail(parameters.finish())
 	return block, true
 }
 
@@ -144,7 +138,7 @@ func ropeTable(c *config, s *Spec, from ropeSource, d ropeDefaults) rope.Config 
 	}
 	out.RotaryDim = rotaryDim(c, s, d, from.block, out.Type)
 	if from.block != nil {
-		c.failIf(from.block.finish())
+		c.fail(from.block.finish())
 	}
 	checkRope(c, s, out)
 	return out
@@ -198,7 +192,7 @@ func originalLength(c *config, from ropeSource, class, def int) int {
 		from.block.ignore(key)
 		return root
 	}
-	n := from.block.integer(key, or(class, def))
+	n := from.block.integer(key, cmp.Or(class, def))
 	if class != 0 && n != class {
 		from.block.refuse(key, fmt.Sprint(class), "transformers' class looks for this key at the root alone: write it there")
 	}
@@ -208,10 +202,7 @@ func originalLength(c *config, from ropeSource, class, def int) int {
 // rotaryDim returns how many dimensions of a head rotate: partial_rotary_factor of the block, of the root, or the class's.
 func rotaryDim(c *config, s *Spec, d ropeDefaults, block *config, ropeType string) int {
 	const key = "partial_rotary_factor"
-	rootKey := key
-	if d.partialKey != "" {
-		rootKey = d.partialKey
-	}
+	rootKey := cmp.Or(d.partialKey, key)
 	at, atKey, partial := c, rootKey, c.float(rootKey, 0)
 	if block != nil && block.float(key, 0) != 0 {
 		inner := block.float(key, 0)
@@ -239,7 +230,6 @@ func rotaryDim(c *config, s *Spec, d ropeDefaults, block *config, ropeType strin
 	default:
 		return n
 	}
-	c.failIf(at.err)
 	return s.HeadDim
 }
 
@@ -278,12 +268,7 @@ func checkRope(c *config, s *Spec, r rope.Config) {
 	if c.err != nil {
 		return
 	}
-	_, err := rope.New(r, s.HeadDim, s.MaxPositions)
-	var unsupported *rope.UnsupportedError
-	if errors.As(err, &unsupported) {
-		err = &UnsupportedError{File: c.file, Key: "rope_type", Got: quoted(unsupported.Type), Want: "one of " + strings.Join(RopeTypes(), ", ")}
-	}
-	if err != nil {
+	if _, err := rope.New(r, s.HeadDim, s.MaxPositions); err != nil {
 		c.fail(&ConfigError{File: c.file, Err: err})
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -151,16 +152,21 @@ func ofModel(s rope.Subject, operands []string) ([]rope.Subject, error) {
 	if in == nil {
 		return nil, err
 	}
+	pass := cmp.Or(s.Length, in.Spec.MaxPositions)
+	if s.Rule == nil || s.Rule.Length() == 0 {
+		s.Length = pass
+	}
+	s.Layout = rope.RotateHalf
+	if in.Spec.Pairs == "interleaved" {
+		s.Layout = rope.Interleaved
+	}
 	var out []rope.Subject
-	for i := range in.Spec.Tables {
-		config, one, pass := in.Spec.Tables[i].Config, s, in.Spec.MaxPositions
-		if s.Length > 0 {
-			pass = s.Length
-		}
-		own, err := rope.New(config, in.Spec.HeadDim, pass)
+	for _, t := range in.Spec.Tables {
+		own, err := rope.New(t.Config, in.Spec.HeadDim, pass)
 		if err != nil {
 			return nil, err
 		}
+		one := s
 		if s.Rule == nil {
 			if s.Table.Planes() != own.Planes() {
 				return nil, &usageError{fmt.Errorf("table %s: got %d planes, want %d: the model rotates %d dimensions", s.Name, s.Table.Planes(), own.Planes(), own.RotaryDim),
@@ -168,13 +174,6 @@ func ofModel(s rope.Subject, operands []string) ([]rope.Subject, error) {
 			}
 		} else if one.Table, err = s.Rule.Apply(own); err != nil {
 			return nil, &usageError{err, "`headscope help inspect` says what each name stands for"}
-		}
-		one.Layout = rope.RotateHalf
-		if in.Spec.Pairs == "interleaved" {
-			one.Layout = rope.Interleaved
-		}
-		if one.Length == 0 && (s.Rule == nil || s.Rule.Length() == 0) {
-			one.Length = in.Spec.MaxPositions
 		}
 		out = append(out, one)
 	}

@@ -79,3 +79,5 @@ func (c Config) require(needs ...need) error {
 }
 
 func positive(x float64) bool { return x > 0 && !math.IsInf(x, 1) }
+
+func nonNegative(x float64) bool { return x >= 0 && !math.IsInf(x, 1) }

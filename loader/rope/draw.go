@@ -51,7 +51,7 @@ func Matched(rng *rand.Rand, energy []float64, band []int) (planes []int, ratio 
 	var pool []int
 	target := 0.0
 	for p, e := range energy {
-		if !(e >= 0) || math.IsInf(e, 1) {
+		if !nonNegative(e) {
 			return nil, 0, fmt.Errorf("rope: matched planes: plane %d: got energy %v, want a finite number >= 0", p, e)
 		}
 		if !slices.Contains(band, p) {

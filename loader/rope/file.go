@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"regexp"
 )
@@ -32,7 +31,7 @@ func (f *File) Check() error {
 		return fmt.Errorf("planes: got none, want a frequency for each plane")
 	}
 	for i, w := range f.Planes {
-		if !(w >= 0) || math.IsInf(w, 1) {
+		if !nonNegative(w) {
 			return fmt.Errorf("planes[%d]: got %v, want a finite number >= 0", i, w)
 		}
 	}

@@ -22,6 +22,7 @@ const noOption = -1
 // kind is a name and what stands behind it.
 type kind struct {
 	name    string
+	args    string // how the name goes on
 	number  string // what the number is, "" where there is none
 	option  string // what the integer behind the slash is, "" where there is none
 	must    bool   // the integer may not be left out
@@ -33,18 +34,18 @@ func kinds() []kind {
 	return []kind{
 		{name: "own", alters: true, formula: "the checkpoint's own table"},
 		{name: "nope", formula: "0: nothing turns"},
-		{name: "theta", number: "the base", formula: "theta^(-2i/R)"},
-		{name: "moebius", number: "N", formula: "pi (2i+1)/N"},
-		{name: "periodic", number: "N", option: "the first harmonic S, 1 without it", formula: "2 pi (i+S)/N"},
-		{name: "geometric", number: "N", formula: "(pi/N) (R-1)^(i/(R/2-1))"},
-		{name: "uniform", number: "N", option: "a seed", must: true, formula: "sorted, uniform between pi/N and pi (R-1)/N"},
-		{name: "jitter", number: "N", option: "a seed", must: true, formula: "pi (2i+1)/N, each moved by up to pi/N"},
-		{name: "moved", number: "N", option: "the plane, the nearest without it", alters: true, formula: "the checkpoint's own, one plane moved to pi/N"},
-		{name: "times", number: "a factor F", alters: true, formula: "the checkpoint's own times F (linear scaling by 1/F)"},
-		{name: "tilt", number: "a factor M", alters: true, formula: "the checkpoint's own times M^(-2i/R): its base times M, after its scaling"},
-		{name: "thetatimes", number: "a factor M", alters: true, formula: "the checkpoint's base times M, then its scaling"},
-		{name: "ntk", number: "a factor F", alters: true, formula: "the checkpoint's base times F^(R/(R-2)), then its scaling"},
-		{name: "yarn", number: "a factor F", option: "the positions before scaling", must: true, alters: true,
+		{name: "theta", args: "B", number: "the base", formula: "theta^(-2i/R)"},
+		{name: "moebius", args: "N", number: "N", formula: "pi (2i+1)/N"},
+		{name: "periodic", args: "N[/S]", number: "N", option: "the first harmonic S, 1 without it", formula: "2 pi (i+S)/N"},
+		{name: "geometric", args: "N", number: "N", formula: "(pi/N) (R-1)^(i/(R/2-1))"},
+		{name: "uniform", args: "N/SEED", number: "N", option: "a seed", must: true, formula: "sorted, uniform between pi/N and pi (R-1)/N"},
+		{name: "jitter", args: "N/SEED", number: "N", option: "a seed", must: true, formula: "pi (2i+1)/N, each moved by up to pi/N"},
+		{name: "moved", args: "N[/PLANE]", number: "N", option: "the plane, the nearest without it", alters: true, formula: "the checkpoint's own, one plane moved to pi/N"},
+		{name: "times", args: "F", number: "a factor F", alters: true, formula: "the checkpoint's own times F (linear scaling by 1/F)"},
+		{name: "tilt", args: "M", number: "a factor M", alters: true, formula: "the checkpoint's own times M^(-2i/R): its base times M, after its scaling"},
+		{name: "thetatimes", args: "M", number: "a factor M", alters: true, formula: "the checkpoint's base times M, then its scaling"},
+		{name: "ntk", args: "F", number: "a factor F", alters: true, formula: "the checkpoint's base times F^(R/(R-2)), then its scaling"},
+		{name: "yarn", args: "F/LENGTH", number: "a factor F", option: "the positions before scaling", must: true, alters: true,
 			formula: "YaRN by F of the checkpoint's unscaled ladder, factor on cosine and sine included"},
 	}
 }
@@ -62,31 +63,9 @@ func kindOf(name string) (k kind, ok bool) {
 // Rules describes the grammar of ParseRule, a line a rule: its form, what it stands for.
 func Rules() (lines [][2]string) {
 	for _, k := range kinds() {
-		lines = append(lines, [2]string{k.form(), k.formula})
+		lines = append(lines, [2]string{k.name + k.args, k.formula})
 	}
 	return lines
-}
-
-// form is how the rule is written.
-func (k kind) form() string {
-	form := k.name
-	if k.number != "" {
-		form += k.number[len(k.number)-1:]
-	}
-	if k.name == "theta" {
-		form = "thetaB"
-	}
-	switch {
-	case k.option == "":
-		return form
-	case k.must && k.option == "a seed":
-		return form + "/SEED"
-	case k.must:
-		return form + "/LENGTH"
-	case k.name == "moved":
-		return form + "[/PLANE]"
-	}
-	return form + "[/S]"
 }
 
 // ParseRule reads the name of a table: a rule of [Rules], its number, and where it has one an integer behind a slash, such as

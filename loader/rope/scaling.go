@@ -1,6 +1,7 @@
 package rope
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -45,13 +46,13 @@ func (t *Table) smoothLlama3(c Config) error {
 		return fmt.Errorf("rope: llama3: high_freq_factor: got %v, want more than low_freq_factor %v", c.HighFreqFactor, c.LowFreqFactor)
 	}
 	for i, w := range t.InvFreq {
-		wavelength := 2 * math.Pi / w
+		length := wavelength(w)
 		switch {
-		case wavelength < orig/c.HighFreqFactor:
-		case wavelength > orig/c.LowFreqFactor:
+		case length < orig/c.HighFreqFactor:
+		case length > orig/c.LowFreqFactor:
 			t.InvFreq[i] = w / c.Factor
 		default:
-			s := (orig/wavelength - c.LowFreqFactor) / (c.HighFreqFactor - c.LowFreqFactor)
+			s := (orig/length - c.LowFreqFactor) / (c.HighFreqFactor - c.LowFreqFactor)
 			t.InvFreq[i] = (1-s)*w/c.Factor + s*w
 		}
 	}
@@ -62,8 +63,8 @@ func (t *Table) smoothLlama3(c Config) error {
 // over the original length are kept, those below BetaSlow turns divided by the factor, with a linear ramp over the plane's index between.
 func (t *Table) ramp(c Config) error {
 	orig := float64(c.OriginalMaxPositions)
-	if err := c.require(need{"original_max_position_embeddings", orig}, need{"factor", c.factor()}, need{"beta_fast", or(c.BetaFast, 32)},
-		need{"beta_slow", or(c.BetaSlow, 1)}); err != nil {
+	if err := c.require(need{"original_max_position_embeddings", orig}, need{"factor", c.factor()}, need{"beta_fast", cmp.Or(c.BetaFast, 32)},
+		need{"beta_slow", cmp.Or(c.BetaSlow, 1)}); err != nil {
 		return err
 	}
 	if c.Theta == 1 {
@@ -74,7 +75,7 @@ func (t *Table) ramp(c Config) error {
 	plane := func(turns float64) float64 {
 		return r * math.Log(orig/(turns*2*math.Pi)) / (2 * math.Log(c.Theta))
 	}
-	low, high := plane(or(c.BetaFast, 32)), plane(or(c.BetaSlow, 1))
+	low, high := plane(cmp.Or(c.BetaFast, 32)), plane(cmp.Or(c.BetaSlow, 1))
 	if !c.Untruncated {
 		low, high = math.Floor(low), math.Ceil(high)
 	}
@@ -92,7 +93,7 @@ func (t *Table) ramp(c Config) error {
 
 // factor is the given one, else the ratio of the lengths.
 func (c Config) factor() float64 {
-	return or(c.Factor, float64(c.MaxPositions)/float64(c.OriginalMaxPositions))
+	return cmp.Or(c.Factor, float64(c.MaxPositions)/float64(c.OriginalMaxPositions))
 }
 
 // attentionFactor is yarn's factor on cosine and sine: 0.1 ln(factor) + 1, or the quotient of two such with a coefficient each.
@@ -150,21 +151,14 @@ func (t *Table) divideEach(c Config, passLength int) error {
 
 // stopSlow is transformers' _compute_proportional_rope_parameters: the fastest part of the planes turns, the others have frequency 0.
 func (t *Table) stopSlow(c Config) error {
-	if p := or(c.Proportion, 1); !positive(p) || p > 1 {
+	if p := cmp.Or(c.Proportion, 1); !positive(p) || p > 1 {
 		return fmt.Errorf("rope: proportional: partial_rotary_factor: got %v, want 0 to 1", p)
 	}
-	turning := int(math.Floor(or(c.Proportion, 1)*float64(t.RotaryDim))) / 2
+	turning := int(math.Floor(cmp.Or(c.Proportion, 1)*float64(t.RotaryDim))) / 2
 	for i := range t.InvFreq {
-		if t.InvFreq[i] /= or(c.Factor, 1); i >= turning {
+		if t.InvFreq[i] /= cmp.Or(c.Factor, 1); i >= turning {
 			t.InvFreq[i] = 0
 		}
 	}
 	return nil
-}
-
-func or(x, otherwise float64) float64 {
-	if x == 0 {
-		return otherwise
-	}
-	return x
 }

@@ -1,6 +1,7 @@
 package rope
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -65,7 +66,7 @@ func New(c Config, headDim, passLength int) (*Table, error) {
 		return nil, err
 	}
 	for i, w := range t.InvFreq {
-		if math.IsNaN(w) || math.IsInf(w, 0) || w < 0 {
+		if !nonNegative(w) {
 			return nil, fmt.Errorf("rope: %s: plane %d: got frequency %v, want a finite one", c.Type, i, w)
 		}
 	}
@@ -81,11 +82,11 @@ func exact(c Config, r int) (*Table, error) {
 		return nil, fmt.Errorf("rope: exact: got %d frequencies, want %d, one a plane of %d rotated dimensions", len(c.Exact), r/2, r)
 	}
 	for i, w := range c.Exact {
-		if !(w >= 0) || math.IsInf(w, 1) {
+		if !nonNegative(w) {
 			return nil, fmt.Errorf("rope: exact: plane %d: got frequency %v, want a finite number >= 0", i, w)
 		}
 	}
-	return &Table{InvFreq: slices.Clone(c.Exact), Scale: or(c.AttentionFactor, 1), RotaryDim: r}, nil
+	return &Table{InvFreq: slices.Clone(c.Exact), Scale: cmp.Or(c.AttentionFactor, 1), RotaryDim: r}, nil
 }
 
 // ladder returns theta^(-2i/r), the frequencies of RoFormer (Su et al. 2021, section 3.4.2).
@@ -107,10 +108,7 @@ func (t *Table) SlowestPlanes(k int) []int {
 	if k < 0 || k > t.RotaryDim || k%2 != 0 {
 		panic(fmt.Sprintf("rope: SlowestPlanes(%d): want an even number of dimensions up to %d", k, t.RotaryDim))
 	}
-	order := make([]int, t.Planes())
-	for i := range order {
-		order[i] = i
-	}
+	order := upTo(t.Planes())
 	slices.SortStableFunc(order, func(a, b int) int {
 		switch wa, wb := t.InvFreq[a], t.InvFreq[b]; {
 		case wa < wb:

@@ -13,15 +13,7 @@ import (
 func smolLM2(t testing.TB) *Tokenizer {
 	dir := os.Getenv("HEADSCOPE_SMOLLM2")
 	if dir == "" {
-		cache := os.Getenv("XDG_CACHE_HOME")
-		if cache == "" {
-			home, err := os.UserHomeDir()
-			if err != nil {
-				t.Skipf("SKIPPED: no cache folder: %v", err)
-			}
-			cache = filepath.Join(home, ".cache")
-		}
-		dir = filepath.Join(cache, "headscope", "models", "SmolLM2-135M-Instruct")
+		dir = filepath.Join(cacheDir(t), "models", "SmolLM2-135M-Instruct")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "tokenizer.json")); err != nil {
 		t.Skipf("SKIPPED: no SmolLM2 tokenizer (%v): run make demo, or set HEADSCOPE_SMOLLM2 to its folder", err)
