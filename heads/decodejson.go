@@ -194,30 +194,27 @@ func decodeWu(b []byte) (*Document, error) {
 		return nil, err
 	}
 	var list Ranking
-	layers, heads := 0, 0
-	for key := range doc {
-		h, err := decoder.ParseHead(key)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, h)
-		layers, heads = max(layers, h.Layer+1), max(heads, h.Index+1)
-	}
-	slices.SortFunc(list, compare)
-	if err := noRepeats(list); err != nil {
-		return nil, err
-	}
-	if layers*heads != len(list) || layers > len(list) || heads > len(list) {
-		return nil, fmt.Errorf("got %d heads up to layer %d and head %d, want every head of every layer", len(list), layers-1, heads-1)
-	}
-	s := NewScores("wu_step", layers, heads)
-	trials := make([][]float64, len(list))
+	of := make(map[decoder.Head][]float64, len(doc))
 	for key, x := range doc {
 		h, err := decoder.ParseHead(key)
 		if err != nil {
 			return nil, err
 		}
-		trials[h.Layer*heads+h.Index] = x
+		list = append(list, h)
+		of[h] = x
+	}
+	slices.SortFunc(list, compare)
+	if err := noRepeats(list); err != nil {
+		return nil, err
+	}
+	layers, heads, whole := list.extent()
+	if !whole {
+		return nil, fmt.Errorf("got %d heads up to layer %d and head %d, want every head of every layer", len(list), layers-1, heads-1)
+	}
+	s := NewScores("wu_step", layers, heads)
+	trials := make([][]float64, len(list))
+	for i, h := range list {
+		trials[i] = of[h]
 	}
 	s.N = len(trials[0])
 	for i, x := range trials {
@@ -270,16 +267,14 @@ func decodeScoredList(b []byte) (*Document, error) {
 	}
 	x := Detected{Detector: "qr", Ordered: true}
 	slices.SortStableFunc(list, func(a, b scoredHead) int { return cmp.Compare(b.score, a.score) })
-	layers, heads := 0, 0
 	for _, s := range list {
 		x.Heads = append(x.Heads, s.head)
-		layers, heads = max(layers, s.head.Layer+1), max(heads, s.head.Index+1)
 	}
 	if err := noRepeats(x.Heads); err != nil {
 		return nil, err
 	}
 	d := &Document{Format: FormatQRHead}
-	if layers <= len(list) && heads <= len(list) && layers*heads == len(list) {
+	if layers, heads, whole := x.Heads.extent(); whole {
 		all := NewScores("qr", layers, heads)
 		for _, s := range list {
 			all.Data[s.head.Layer*heads+s.head.Index] = s.score

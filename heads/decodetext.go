@@ -134,8 +134,3 @@ func DecodeRanking(b []byte) (Ranking, error) {
 	}
 	return d.Detectors[0].Heads, nil
 }
-
-// MarshalJSON writes ["L-H", score].
-func (s scoredHead) MarshalJSON() ([]byte, error) {
-	return json.Marshal([2]any{wuName(s.head), s.score})
-}

@@ -7,8 +7,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"github.com/headscope/headscope/loader/decoder"
 )
 
 // Encode writes a document in its format, so that [Decode] and the format's own tool read it. What the format has no place for is left
@@ -67,6 +65,11 @@ func encodeQRHead(x Detected) ([]byte, error) {
 		}
 	}
 	return withNewline(json.Marshal(pairs))
+}
+
+// MarshalJSON writes ["L-H", score].
+func (s scoredHead) MarshalJSON() ([]byte, error) {
+	return json.Marshal([2]any{wuName(s.head), s.score})
 }
 
 // encodeWu writes {"L-H": [...]}, in order of heads, on one line: the trials, or the mean as the one trial.
@@ -148,19 +151,9 @@ func encodeProfile(d *Document) ([]byte, error) {
 			return nil, fmt.Errorf("%s: %s is missing, or its heads or scores are", FormatProfile, x.detector)
 		}
 		*x.list = Ranking(y.Heads.Set())
-		for l := range y.Scores.Layers {
-			row := make([]*float64, y.Scores.Heads)
-			for h := range row {
-				if v := y.Scores.At(decoder.Head{Layer: l, Index: h}); !math.IsNaN(v) {
-					row[h] = &v
-				}
-			}
-			*x.scores = append(*x.scores, row)
-		}
+		*x.scores = append(*x.scores, y.Scores.rows()...)
 	}
-	p.N = 0
-	if s, _ := d.Detector("argmax_last"); s.Scores != nil {
-		p.N = s.Scores.N
-	}
+	argmax, _ := d.Detector("argmax_last") // it is there
+	p.N = argmax.Scores.N
 	return withNewline(json.MarshalIndent(p, "", " "))
 }

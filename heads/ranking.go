@@ -23,6 +23,14 @@ func (r Ranking) Set() Set { return NewSet(r...) }
 // Only returns the heads of r that are in s, in the order of r.
 func (r Ranking) Only(s Set) Ranking { return Ranking(Set(r).filter(s.Contains)) }
 
+// extent returns the smallest shape that has all heads of r, and whether r, without repeats, has every head of that shape.
+func (r Ranking) extent() (layers, heads int, whole bool) {
+	for _, h := range r {
+		layers, heads = max(layers, h.Layer+1), max(heads, h.Index+1)
+	}
+	return layers, heads, layers <= len(r) && heads <= len(r) && layers*heads == len(r) // no product of large numbers wraps
+}
+
 // String returns "L3H4,L1H2" in order, or "none".
 func (r Ranking) String() string { return join(r) }
 

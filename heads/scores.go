@@ -52,17 +52,21 @@ func (s Scores) MarshalJSON() ([]byte, error) {
 	if len(s.Data) != s.Layers*s.Heads {
 		return nil, fmt.Errorf("scores %s: %d values for shape [%d, %d]", s.Detector, len(s.Data), s.Layers, s.Heads)
 	}
-	out := scoresJSON{s.Detector, []int{s.Layers, s.Heads}, s.N, make([][]*float64, s.Layers)}
-	for l := range out.Data {
-		row := make([]*float64, s.Heads)
-		for h := range row {
+	return json.Marshal(scoresJSON{s.Detector, []int{s.Layers, s.Heads}, s.N, s.rows()})
+}
+
+// rows are the scores as JSON has them: a row a layer, nil where a head has no score.
+func (s Scores) rows() [][]*float64 {
+	out := make([][]*float64, s.Layers)
+	for l := range out {
+		out[l] = make([]*float64, s.Heads)
+		for h := range out[l] {
 			if v := s.Data[l*s.Heads+h]; !math.IsNaN(v) {
-				row[h] = &v
+				out[l][h] = &v
 			}
 		}
-		out.Data[l] = row
 	}
-	return json.Marshal(out)
+	return out
 }
 
 // UnmarshalJSON reads what [Scores.MarshalJSON] writes and checks every row against the shape.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -219,8 +220,7 @@ func clusterBootstrap(groups [][]int, stat ClusterStatistic, r Resampling, src S
 	}
 	left := make([]Value, len(groups))
 	for g := range groups {
-		without := append(append([]int(nil), drawn[:g]...), drawn[g+1:]...)
-		left[g] = of(without)
+		left[g] = of(slices.Concat(drawn[:g], drawn[g+1:]))
 	}
 	return summarise(of(drawn), reps, [][]Value{left}, r, src)
 }
@@ -257,7 +257,6 @@ func summarise(estimate Value, reps []Value, left [][]Value, r Resampling, src S
 }
 
 func (r *BootstrapResult) bca(t float64, reps []float64, left [][]Value) {
-	r.BCa, r.A, r.Alpha1, r.Alpha2 = undefined(ReasonOneSided), NoValue(ReasonOneSided), NoValue(ReasonOneSided), NoValue(ReasonOneSided)
 	below := 0.0
 	for _, x := range reps {
 		switch {
@@ -269,15 +268,15 @@ func (r *BootstrapResult) bca(t float64, reps []float64, left [][]Value) {
 	}
 	share := below / float64(len(reps))
 	if share == 0 || share == 1 {
-		r.Z0 = NoValue(ReasonOneSided)
+		v := NoValue(ReasonOneSided)
+		r.BCa, r.Z0, r.A, r.Alpha1, r.Alpha2 = undefined(ReasonOneSided), v, v, v, v
 		return
 	}
 	z0 := distuv.UnitNormal.Quantile(share)
 	r.Z0, r.A = Number(z0), acceleration(t, left)
 	a, ok := r.A.Get()
 	if !ok {
-		v := NoValue(r.A.Why())
-		r.BCa, r.Alpha1, r.Alpha2 = undefined(r.A.Why()), v, v
+		r.BCa, r.Alpha1, r.Alpha2 = undefined(r.A.Why()), r.A, r.A
 		return
 	}
 	at := func(p float64) float64 {

@@ -5,14 +5,7 @@ package stats
 func LabelledEffect(values []float64, labels []bool, cohen bool) ClusterStatistic {
 	sameLength(len(values), len(labels))
 	return func(members, _ []int) Value {
-		var x1, x0 []float64
-		for _, m := range members {
-			if labels[m] {
-				x1 = append(x1, values[m])
-			} else {
-				x0 = append(x0, values[m])
-			}
-		}
+		x1, x0 := byLabel(pick(values, members), pick(labels, members))
 		if cohen {
 			return CohenD(x1, x0).CohenD
 		}
@@ -29,11 +22,7 @@ func LabelledEffect(values []float64, labels []bool, cohen bool) ClusterStatisti
 func LayerSpearman(x, y []float64, demeanFirst bool) ClusterStatistic {
 	sameLength(len(x), len(y))
 	return func(members, ids []int) Value {
-		a, b := make([]float64, len(members)), make([]float64, len(members))
-		for i, m := range members {
-			a[i], b[i] = x[m], y[m]
-		}
-		r := SpearmanByLayer(a, b, ids)
+		r := SpearmanByLayer(pick(x, members), pick(y, members), ids)
 		if demeanFirst {
 			return r.DemeanRank
 		}

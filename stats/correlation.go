@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/mathext"
-	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // Correlation is a correlation coefficient with the p of its t test.
@@ -130,14 +129,15 @@ func SpearmanByLayer(x, y []float64, layers []int) PartialSpearman {
 	}
 	ex, ey := demean(x, groups), demean(y, groups)
 	rx, ry := ranksWithin(ex, tieTolerance*largestAbs(x)), ranksWithin(ey, tieTolerance*largestAbs(y))
-	r.DemeanRankFloat, _, _ = insideLayers(Ranks(ex), Ranks(ey), len(x), len(groups))
-	r.DemeanRank, r.PDemeanRank, r.PDemeanRankLayers = insideLayers(rx, ry, len(x), len(groups))
+	r.DemeanRankFloat, _, _ = insideLayers(Ranks(ex), Ranks(ey), len(groups))
+	r.DemeanRank, r.PDemeanRank, r.PDemeanRankLayers = insideLayers(rx, ry, len(groups))
 	qx, qy := demean(Ranks(x), groups), demean(Ranks(y), groups)
-	r.RankDemean, r.PRankDemean, r.PRankDemeanLayers = insideLayers(qx, qy, len(x), len(groups))
+	r.RankDemean, r.PRankDemean, r.PRankDemeanLayers = insideLayers(qx, qy, len(groups))
 	return r
 }
 
-func insideLayers(x, y []float64, n, layers int) (rho, p, pLayers Value) {
+func insideLayers(x, y []float64, layers int) (rho, p, pLayers Value) {
+	n := len(x)
 	slack := tieTolerance * float64(n) // ranks, and residuals of ranks
 	if spread(x) <= slack || spread(y) <= slack {
 		v := NoValue(ReasonNoneInLayers)
@@ -153,11 +153,7 @@ func spread(x []float64) float64 { return slices.Max(x) - slices.Min(x) }
 func demean(x []float64, groups [][]int) []float64 {
 	out := make([]float64, len(x))
 	for _, ix := range groups {
-		group := make([]float64, len(ix))
-		for j, i := range ix {
-			group[j] = x[i]
-		}
-		m := Mean(group)
+		m := Mean(pick(x, ix))
 		for _, i := range ix {
 			out[i] = x[i] - m
 		}
@@ -201,11 +197,7 @@ func Kendall(x, y []float64) KendallTau {
 		both += run * (run - 1) / 2
 		run = 1
 	}
-	sorted := make([]float64, n)
-	for i, j := range order {
-		sorted[i] = y[j]
-	}
-	discordant := inversions(sorted, make([]float64, n))
+	discordant := inversions(pick(y, order), make([]float64, n))
 	all, pairsX, pairsY := n*(n-1)/2, tiedPairs(tx), tiedPairs(ty)
 	k := KendallTau{Concordant: all - pairsX - pairsY + both - 2*discordant}
 	k.TauB = Number(max(-1, min(1, float64(k.Concordant)/math.Sqrt(float64(all-pairsX))/math.Sqrt(float64(all-pairsY)))))
@@ -288,7 +280,7 @@ func kendallNormal(s, n int, tx, ty []int) Value {
 	if variance <= 0 {
 		return NoValue(ReasonNullConstant)
 	}
-	return Number(2 * distuv.UnitNormal.CDF(-math.Abs(float64(s))/math.Sqrt(variance)))
+	return Number(2 * upperNormal(math.Abs(float64(s))/math.Sqrt(variance)))
 }
 
 // kendallExact is twice the share of the n! orders with at most c discordant pairs. Adding the k-th value to an order of k-1 makes 0

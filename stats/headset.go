@@ -33,11 +33,7 @@ func HeadSetTest(observed float64, controls []float64) HeadSetResult {
 		r.P = NoValue(ReasonMissing)
 		return r
 	}
-	largest := math.Abs(observed)
-	for _, c := range controls {
-		largest = max(largest, math.Abs(c))
-	}
-	slack := tieTolerance * largest
+	slack := tieTolerance * max(math.Abs(observed), largestAbs(controls))
 	if math.IsInf(slack, 0) {
 		slack = 0
 	}

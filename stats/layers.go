@@ -49,9 +49,8 @@ func PermuteLayers(values []float64, layers []int, labels []bool, s Sampling) La
 	}
 	var strata []stratum
 	for _, ix := range groupsOf(layers) {
-		c := &choice{values: make([]float64, 0, len(ix))}
+		c := &choice{values: pick(values, ix)}
 		for _, i := range ix {
-			c.values = append(c.values, values[i])
 			if labels[i] {
 				c.k++
 			}
@@ -81,7 +80,6 @@ func PermuteGroups(values []float64, layers, groups []int, labels []bool, s Samp
 	if why != "" {
 		return r
 	}
-	type key struct{ layer, group int }
 	layerOf := map[int]int{}
 	for i, g := range groups {
 		if l, ok := layerOf[g]; ok && l != layers[i] {
@@ -92,17 +90,17 @@ func PermuteGroups(values []float64, layers, groups []int, labels []bool, s Samp
 	var strata []stratum
 	for _, ix := range groupsOf(layers) {
 		d := &deal{}
-		members := map[key][]int{}
-		var order []key
+		members := map[int][]int{}
+		var order []int
 		for _, i := range ix {
-			k := key{layers[i], groups[i]}
-			if members[k] == nil {
-				order = append(order, k)
+			g := groups[i]
+			if members[g] == nil {
+				order = append(order, g)
 			}
-			members[k] = append(members[k], i)
+			members[g] = append(members[g], i)
 		}
-		for _, k := range order {
-			if len(members[k]) != len(members[order[0]]) {
+		for _, g := range order {
+			if len(members[g]) != len(members[order[0]]) {
 				panic("stats: groups of one layer differ in size")
 			}
 		}
@@ -126,10 +124,11 @@ func PermuteGroups(values []float64, layers, groups []int, labels []bool, s Samp
 	return r
 }
 
-func pick(labels []bool, ix []int) []bool {
-	out := make([]bool, len(ix))
+// pick returns the members of x at ix.
+func pick[T any](x []T, ix []int) []T {
+	out := make([]T, len(ix))
 	for j, i := range ix {
-		out[j] = labels[i]
+		out[j] = x[i]
 	}
 	return out
 }
@@ -158,7 +157,7 @@ func (r *LayerPermutation) finish(strata []stratum, values []float64, labels []b
 	r.PNormal, r.PNormalLegacy = NoValue(ReasonNullConstant), NoValue(ReasonNullConstant)
 	if z, ok := r.Z.Get(); ok {
 		e0, sd, t := r.NullMean.Or(0), r.NullSD.Or(0), math.Abs(r.T.Or(0))
-		r.PNormal = Number(2 * distuv.UnitNormal.CDF(-math.Abs(z)))
+		r.PNormal = Number(2 * upperNormal(math.Abs(z)))
 		r.PNormalLegacy = Number(distuv.UnitNormal.CDF((e0-t)/sd) + distuv.UnitNormal.CDF((-t-e0)/sd))
 	}
 }
@@ -234,7 +233,7 @@ func (d *deal) draw(r *rand.Rand) float64 {
 			d.order = append(d.order, i)
 		}
 	}
-	r.Shuffle(len(d.order), func(i, j int) { d.order[i], d.order[j] = d.order[j], d.order[i] })
+	shuffle(d.order, r)
 	return d.under(d.order)
 }
 
@@ -276,10 +275,7 @@ func PermuteClusters(values []float64, clusters, treated []int, s Sampling) Clus
 	s.check()
 	var first, rest [][]float64
 	for _, ix := range groupsOf(clusters) {
-		x := make([]float64, len(ix))
-		for j, i := range ix {
-			x[j] = values[i]
-		}
+		x := pick(values, ix)
 		if slices.Contains(treated, clusters[ix[0]]) {
 			first = append(first, x)
 		} else {

@@ -97,17 +97,15 @@ func statsUsage(name string, err error) error {
 }
 
 func findStat(name string) (*statistic, error) {
-	best, distance := "", 4
+	var names []string
 	for _, s := range statistics() {
 		if s.name == name {
 			return &s, nil
 		}
-		if d := editDistance(name, s.name); d < distance || strings.HasPrefix(s.name, name) && len(name) > 1 {
-			best, distance = s.name, min(d, distance)
-		}
+		names = append(names, s.name)
 	}
 	hint := "`headscope stats` lists the names"
-	if best != "" {
+	if best := nearest(name, names, 4); best != "" {
 		hint = fmt.Sprintf("did you mean %q? %s", best, hint)
 	}
 	return nil, &usageError{fmt.Errorf("unknown statistic %q", name), hint}
@@ -137,17 +135,20 @@ type statsField struct {
 	optional bool
 	initial  string // as JSON
 	min, max *float64
-	index    int
+	index    []int // see reflect.Value.FieldByIndex
 }
 
+// statsFields returns the fields of an input, those of embedded structs among them.
 func statsFields(input any) []statsField {
 	v := reflect.ValueOf(input)
 	var out []statsField
-	for i := range v.NumField() {
-		f := v.Type().Field(i)
-		field := statsField{name: f.Tag.Get("json"), is: f.Tag.Get("is"), kind: f.Type, index: i}
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		if f.Anonymous {
+			continue
+		}
+		field := statsField{name: f.Tag.Get("json"), is: f.Tag.Get("is"), kind: f.Type, index: f.Index}
 		_, field.optional = f.Tag.Lookup("opt")
-		if b, err := json.Marshal(v.Field(i).Interface()); err == nil {
+		if b, err := json.Marshal(v.FieldByIndex(f.Index).Interface()); err == nil {
 			field.initial = string(b)
 		}
 		for tag, to := range map[string]**float64{"min": &field.min, "max": &field.max} {
@@ -228,7 +229,7 @@ func decodeStats(raw []byte, to any, name string) error {
 		if !ok {
 			return statsUsage(name, fmt.Errorf("field %q is missing: want %s", f.name, f.is))
 		}
-		if err := f.decode(text, v.Field(f.index)); err != nil {
+		if err := f.decode(text, v.FieldByIndex(f.index)); err != nil {
 			return statsUsage(name, fmt.Errorf("field %q: %w", f.name, err))
 		}
 	}

@@ -18,8 +18,7 @@ type headSetsInput struct {
 	Possible  int       `json:"possible" is:"an integer, how many control sets there are; 0 where not known" opt:"" min:"0"`
 	Resamples int       `json:"resamples" is:"how many resamples" opt:"" min:"1" max:"1000000"`
 	Level     float64   `json:"level" is:"a confidence level between 0 and 1" opt:""`
-	Seed      uint64    `json:"seed" is:"an integer" opt:""`
-	Stream    uint64    `json:"stream" is:"an integer" opt:""`
+	seeded
 }
 
 type tostMeansInput struct {
@@ -61,7 +60,7 @@ func decisionStats() []statistic {
 		}),
 		stat("head-sets", "the same from outcomes, beside McNemar's and a prompt x control-set bootstrap", headSetsInput{Resamples: usualDraws, Level: 0.95}, func(in headSetsInput) any {
 			h := stats.HeadSets{Baseline: in.Baseline, Edited: in.Edited, Controls: lists(in.Controls), Possible: in.Possible}
-			return stats.CompareHeadSets(h, stats.Resampling{N: in.Resamples, Level: in.Level}, stats.Source{Seed: in.Seed, Stream: in.Stream})
+			return stats.CompareHeadSets(h, stats.Resampling{N: in.Resamples, Level: in.Level}, in.source())
 		}),
 		stat("tost-means", "equivalence of paired means", tostMeansInput{Alpha: 0.05}, func(in tostMeansInput) any { return stats.EquivalentMeans(in.D, in.Margin, in.Alpha) }),
 		stat("tost-proportions", "equivalence of paired success rates", tostRatesInput{Alpha: 0.05}, func(in tostRatesInput) any {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 
 	"github.com/headscope/headscope/stats"
 )
@@ -50,27 +51,21 @@ func encodeStats(v reflect.Value) any {
 	if v.Kind() == reflect.Interface || v.Kind() == reflect.Pointer {
 		v = v.Elem()
 	}
-	if v.Kind() != reflect.Struct {
-		reasons := object{}
-		value := encodeStat(v, "value", &reasons)
-		return withReasons(object{{"value", value}}, reasons)
-	}
+	fields := v.Kind() == reflect.Struct
 	switch v.Interface().(type) {
 	case stats.Value, stats.Interval:
-		reasons := object{}
-		value := encodeStat(v, "value", &reasons)
-		return withReasons(object{{"value", value}}, reasons)
+		fields = false
 	}
 	out, reasons := object{}, object{}
-	addFields(v, &out, &reasons)
-	return withReasons(out, reasons)
-}
-
-func withReasons(o, reasons object) object {
-	if len(reasons) > 0 {
-		o = append(o, member{"undefined", reasons})
+	if fields {
+		addFields(v, &out, &reasons)
+	} else {
+		out = object{{"value", encodeStat(v, "value", &reasons)}}
 	}
-	return o
+	if len(reasons) > 0 {
+		out = append(out, member{"undefined", reasons})
+	}
+	return out
 }
 
 func addFields(v reflect.Value, out, reasons *object) {
@@ -80,10 +75,7 @@ func addFields(v reflect.Value, out, reasons *object) {
 		case f.Anonymous && f.Tag.Get("json") == "":
 			addFields(v.Field(i), out, reasons)
 		case f.IsExported():
-			key, omit := f.Tag.Get("json"), false
-			if n := len(key) - len(",omitempty"); n > 0 && key[n:] == ",omitempty" {
-				key, omit = key[:n], true
-			}
+			key, omit := strings.CutSuffix(f.Tag.Get("json"), ",omitempty")
 			if !omit || !v.Field(i).IsZero() {
 				*out = append(*out, member{key, encodeStat(v.Field(i), key, reasons)})
 			}

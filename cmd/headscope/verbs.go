@@ -16,20 +16,29 @@ func verbs() []*verb {
 }
 
 func find(name string) (*verb, error) {
-	best, distance := "", 3
+	var names []string
 	for _, v := range verbs() {
 		if v.name == name {
 			return v, nil
 		}
-		if d := editDistance(name, v.name); d < distance || strings.HasPrefix(v.name, name) && len(name) > 1 {
-			best, distance = v.name, min(d, distance)
-		}
+		names = append(names, v.name)
 	}
 	hint := "`headscope help` lists the verbs"
-	if best != "" {
+	if best := nearest(name, names, 3); best != "" {
 		hint = fmt.Sprintf("did you mean `headscope %s`? %s", best, hint)
 	}
 	return nil, &usageError{fmt.Errorf("unknown verb %q", name), hint}
+}
+
+// nearest returns the name that was probably meant: one that is fewer than distance edits away or begins with what was given. "" is none.
+func nearest(given string, names []string, distance int) string {
+	best := ""
+	for _, name := range names {
+		if d := editDistance(given, name); d < distance || strings.HasPrefix(name, given) && len(given) > 1 {
+			best, distance = name, min(d, distance)
+		}
+	}
+	return best
 }
 
 // editDistance is Levenshtein's.

@@ -88,7 +88,7 @@ func Compare(paths []string, o CompareOptions) (*Comparison, error) {
 	if err := c.fit(docs); err != nil {
 		return nil, err
 	}
-	for i, p := range c.choose(docs) {
+	for i, p := range choose(docs) {
 		pair := c.pair(p.a, p.b, stats.Source{Seed: o.Seed, Stream: uint64(i) << 8})
 		pair.Held = p.held
 		c.hold(&pair)
@@ -210,7 +210,8 @@ type choice struct {
 	held bool
 }
 
-func (c *Comparison) choose(docs []*heads.Document) (out []choice) {
+// choose returns the pairs to compare, and which of them the tolerance holds for.
+func choose(docs []*heads.Document) (out []choice) {
 	a := docs[0].Detectors
 	if len(docs) == 1 {
 		for i := range a {

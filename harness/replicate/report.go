@@ -77,8 +77,9 @@ func Run(ctx context.Context, paths []string) (*Report, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		r.Files = append(r.Files, f.report(profiles))
-		for _, it := range r.Files[len(r.Files)-1].Items {
+		x := f.report(profiles)
+		r.Files = append(r.Files, x)
+		for _, it := range x.Items {
 			r.Compared++
 			if !it.Agrees {
 				r.Disagreements++

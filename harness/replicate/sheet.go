@@ -37,25 +37,21 @@ type sheet struct {
 // compare adds an item. A path that the file lacks makes it absent: nothing is stored to compare with.
 func (s *sheet) compare(name, path string, got stats.Value, tolerance float64) {
 	v, ok := s.f.at(path)
-	if !ok {
+	if _, number := v.(float64); !ok || v != nil && !number {
 		s.absent = append(s.absent, path)
 		return
 	}
-	if v != nil {
-		if _, ok := v.(float64); !ok {
-			s.absent = append(s.absent, path)
-			return
-		}
-	}
-	s.add(Item{Name: name, Path: path, Tolerance: tolerance}, []float64{asNumber(v)}, []stats.Value{got})
+	s.add(Item{Name: name, Path: path, Tolerance: tolerance}.compared([]float64{asNumber(v)}, []stats.Value{got}))
 }
 
 func (s *sheet) number(name, path string, got float64) {
 	s.compare(name, path, stats.Number(got), exact)
 }
 
-// add compares lists and adds the item. Undefined on both sides agrees.
-func (s *sheet) add(it Item, stored []float64, got []stats.Value) {
+func (s *sheet) add(it Item) { s.items = append(s.items, it) }
+
+// compared is the item with both lists and whether they agree. Undefined on both sides agrees.
+func (it Item) compared(stored []float64, got []stats.Value) Item {
 	it.Agrees = len(stored) == len(got)
 	for i, g := range got {
 		x := g.Or(math.NaN())
@@ -70,7 +66,7 @@ func (s *sheet) add(it Item, stored []float64, got []stats.Value) {
 	for _, x := range stored {
 		it.Stored = append(it.Stored, harness.Number(x))
 	}
-	s.items = append(s.items, it)
+	return it
 }
 
 func same(a, b, relative float64) bool {
@@ -91,7 +87,7 @@ func (s *sheet) truth(name, path string, holds bool, why string) {
 	if !holds {
 		got, it.Note = stats.Number(0), why
 	}
-	s.add(it, []float64{1}, []stats.Value{got})
+	s.add(it.compared([]float64{1}, []stats.Value{got}))
 }
 
 func (s *sheet) fault(code, path, text string) {

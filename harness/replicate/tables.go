@@ -84,13 +84,11 @@ func (s *sheet) inheritance(profiles map[string]*file) {
 			s.compare("spearman"+name, at+".per_head_score_spearman", p.spearman(), exact)
 			lost := p.a.Heads.Set().Minus(p.b.Heads.Set())
 			if stored, ok := s.f.set(at + ".lost"); ok {
-				it := Item{Name: "lost" + name, Path: at + ".lost"}
+				it := Item{Name: "lost" + name, Path: at + ".lost"}.compared([]float64{float64(len(stored))}, []stats.Value{stats.Number(float64(len(lost)))})
 				if !stored.Equal(lost) {
-					it.Note = "differ in " + stored.Xor(lost).String()
+					it.Agrees, it.Note = false, "differ in "+stored.Xor(lost).String()
 				}
-				s.add(it, []float64{float64(len(stored))}, []stats.Value{stats.Number(float64(len(lost)))})
-				last := &s.items[len(s.items)-1]
-				last.Agrees = last.Agrees && it.Note == ""
+				s.add(it)
 			}
 		}
 	}
@@ -196,14 +194,12 @@ func (s *sheet) adjusted(section string) {
 				kept, got = append(kept, stored[i]), append(got, c.got[i])
 			}
 		}
-		t := &sheet{f: s.f}
-		t.add(Item{Name: "bh_" + section, Path: path, Tolerance: exact, Note: c.note}, kept, got)
-		choices = append(choices, t.items[0])
+		choices = append(choices, Item{Name: "bh_" + section, Path: path, Tolerance: exact, Note: c.note}.compared(kept, got))
 	}
 	if !choices[0].Agrees && choices[1].Agrees {
 		choices[0] = choices[1]
 	} else if !choices[0].Agrees {
 		choices[0].Note = strings.Join([]string{choices[0].Note, choices[1].Note}, ", nor ")
 	}
-	s.items = append(s.items, choices[0])
+	s.add(choices[0])
 }
