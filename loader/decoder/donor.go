@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// givenHead is a head of a condition that has its output from the prompt's donor.
+// givenHead is a head of a condition that has its output from the prompt's donor or means.
 type givenHead struct {
 	layer, head int
 	*headDonor
@@ -18,7 +18,7 @@ func (c *condition) givenHeads() []givenHead {
 	var out []givenHead
 	for l, e := range c.layers {
 		for h, d := range e.variant.donors {
-			if d != nil && !d.own {
+			if d != nil && d.kind != givenOwn {
 				out = append(out, givenHead{l, h, d, int(e.variant.donorRows[2*h]), int(e.variant.donorRows[2*h+1])})
 			}
 		}
@@ -26,11 +26,25 @@ func (c *condition) givenHeads() []givenHead {
 	return out
 }
 
+// fillGiven gives the conditions' heads the outputs that they have from elsewhere.
+func (m *Model) fillGiven(ctx context.Context, p *Prompt, conds []*condition) error {
+	for _, c := range conds {
+		if err := m.fillMeans(p, c); err != nil {
+			return err
+		}
+	}
+	return m.fillDonors(ctx, p, conds)
+}
+
 // fillDonors runs the donors of the prompts that some condition takes head outputs from, and hands these out.
 func (m *Model) fillDonors(ctx context.Context, p *Prompt, conds []*condition) error {
 	var given []givenHead
 	for _, c := range conds {
-		given = append(given, c.givenHeads()...)
+		for _, g := range c.givenHeads() {
+			if g.kind == givenDonor {
+				given = append(given, g)
+			}
+		}
 	}
 	if len(given) == 0 {
 		return nil

@@ -31,6 +31,7 @@ const (
 	OpSwap      Op = "swap"      // query, and key as this head sees it, turn by another table; the factor on cosine and sine stays, save with yarn
 	OpLegacy    Op = "legacy"    // Planes are 0 in the outputs of q_proj and, for the whole KV group, k_proj: the published form
 	OpOwnMean   Op = "own_mean"  // the head's slice is its mean over the prompt's rows in this very run
+	OpMean      Op = "mean"      // the head's slice is its mean over other prompts' rows of the same class, Prompt.Means
 	OpPatch     Op = "patch"     // the head's slice is that of a plain run on Prompt.Donor, rows aligned at the end; prompt rows only
 	OpPath      Op = "path"      // the head's slice is what it would be if Source's donor output had reached its Input alone; prompt rows only
 	OpStreaming Op = "streaming" // the head sees the first Sink keys and the last Recent ones, its own included (DuoAttention)
@@ -38,7 +39,7 @@ const (
 
 var (
 	baseOps    = []Op{OpZero, OpScale, OpUniform, OpZeroPlanes, OpScalePlanes, OpTemperature}
-	variantOps = []Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpPatch, OpPath, OpStreaming}
+	variantOps = []Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpMean, OpPatch, OpPath, OpStreaming}
 )
 
 // Edit is one intervention: what, where and at which rows. It is plain data: it prints, parses, hashes and stores.

@@ -54,7 +54,7 @@ func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptio
 	if err != nil {
 		return nil, err
 	}
-	if err := m.fillDonors(ctx, p, []*condition{c}); err != nil {
+	if err := m.fillGiven(ctx, p, []*condition{c}); err != nil {
 		return nil, err
 	}
 	ids := append(append([]int32(nil), p.IDs...), p.Answer...)

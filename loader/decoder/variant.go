@@ -33,11 +33,20 @@ type variantEdit struct {
 
 // headDonor is what a head puts out in place of its own.
 type headDonor struct {
-	own     bool      // the mean over the prompt's rows, which the pass finds out and stores in vectors
+	kind    givenKind
 	vectors []float32 // [n, headDim], for the rows from `first` on; the last one stands for all later ones
 	first   int32
 	path    *headPath // what they follow from; nil = from the donor's run as they are
 }
+
+// givenKind says where a head's vectors come from.
+type givenKind int
+
+const (
+	givenDonor givenKind = iota // from the run on the prompt's donor
+	givenOwn                    // the mean over the prompt's rows, which the pass finds out and stores in vectors
+	givenMean                   // from the prompt's means
+)
 
 func (v *variantEdit) kinds() editKinds {
 	var k editKinds
@@ -73,14 +82,14 @@ func (g geometry) applyVariant(v *variantEdit, e editSite) error {
 		return v.alter(h, e, g.tables[e.at.Layer])
 	case OpLegacy:
 		return g.applyLegacy(v, e)
-	case OpOwnMean, OpPatch, OpPath:
+	case OpOwnMean, OpMean, OpPatch, OpPath:
 		if v.donors == nil {
 			v.donors, v.donorRows = make([]*headDonor, g.heads), make([]int32, 2*g.heads)
 		}
 		if v.donors[h] != nil {
 			return fmt.Errorf("two edits give the head its output")
 		}
-		v.donors[h] = &headDonor{own: e.Op == OpOwnMean, vectors: make([]float32, g.headDim)}
+		v.donors[h] = &headDonor{kind: map[Op]givenKind{OpOwnMean: givenOwn, OpMean: givenMean}[e.Op], vectors: make([]float32, g.headDim)}
 		if e.Op == OpPath {
 			if err := g.addPath(v.donors[h], &e); err != nil {
 				return err
