@@ -13,12 +13,13 @@ type PlanKnockout struct {
 	PlanTarget
 	Cuts bool `json:"cuts"` // also without the heads that may be there by chance, and with those one hit short
 	PlanControls
+	Modes []string `json:"modes,omitempty"` // beside zero: mean, resample
 }
 
 const knockoutHypothesis = "switching the heads off lowers the metric more than switching off matched heads does"
 
 func (p *Plan) addKnockout(o *Options, unreachable []int) {
-	p.Knockout = &PlanKnockout{planTarget(o, unreachable), o.Cuts, planControls(o)}
+	p.Knockout = &PlanKnockout{planTarget(o, unreachable), o.Cuts, planControls(o), furtherModes(o.Modes)}
 	p.declare(knockoutHypothesis, &p.Knockout.PlanControls, nil)
 	for _, c := range o.Conditions {
 		p.Conditions = append(p.Conditions, NamedEdits{c.Name, decoder.Canonical(c.Edits)})
@@ -29,7 +30,13 @@ func (k *PlanKnockout) stage() string { return StageKnockout }
 
 func (k *PlanKnockout) about() (*PlanTarget, *PlanControls) { return &k.PlanTarget, &k.PlanControls }
 
-func (k *PlanKnockout) fill(*evidence, *target, *Result, map[string][]Trial) error { return nil }
+func (k *PlanKnockout) fill(e *evidence, _ *target, res *Result, trials map[string][]Trial) error {
+	if t := e.trials[StageMeans]; len(t) > 0 {
+		res.Means = t[0].Means.info()
+	}
+	k.modes(e.plan, res, trials)
+	return nil
+}
 
 // withoutName and controlName are the names of the knockout stage's own conditions.
 func withoutName(scope decoder.Scope) string { return "without@" + string(scope) }
@@ -61,7 +68,7 @@ func (k *PlanKnockout) borders(e *evidence, t *target) (sure, wide heads.Set) {
 	return sure, wide
 }
 
-// conditions are, for each scope, the target off, its sure and its wide form, and its controls, then what the user named.
+// conditions are, for each scope, the target off, its sure and its wide form, its controls and the further modes, then what the user named.
 func (k *PlanKnockout) conditions(e *evidence, t *target) ([]condition, error) {
 	var out []condition
 	off := func(name string, set heads.Set, scope decoder.Scope) condition {
@@ -91,6 +98,7 @@ func (k *PlanKnockout) conditions(e *evidence, t *target) ([]condition, error) {
 				out = append(out, control)
 			}
 		}
+		out = append(out, k.modeConditions(t, scope)...)
 	}
 	for _, c := range e.plan.Conditions {
 		var hs []decoder.Head

@@ -21,10 +21,11 @@ const (
 	StageKnockout = "knockout"
 )
 
-// Stages that come with the others: repeated random sequences beside detection, prompts without their needle, and one prompt's
+// Stages that come with the others: repeated random sequences beside detection, means of head outputs for mode mean, prompts without their needle, and one prompt's
 // attention for the report.
 const (
 	StageRepeat   = "repeat"
+	StageMeans    = "means"
 	StageVariants = "variants"
 	StageExample  = "example"
 )

@@ -279,6 +279,11 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 		if err != nil {
 			return err
 		}
+		if len(meanHeads(conds)) > 0 {
+			if err := f(plannedUnit{unitID{StageMeans, 0}, 1}); err != nil {
+				return err
+			}
+		}
 		if len(conds) > 0 {
 			if err := stage(x.stage(), len(e.tests), len(conds)); err != nil {
 				return err

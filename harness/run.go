@@ -33,6 +33,8 @@ type Options struct {
 	DetectedOn *PlanPrompts    // what given heads were detected on; nil = not known
 	WriteNorm  *heads.Scores   // sizes of given heads' writes, to match controls on; nil = not known
 	Top        int             // knock out only the best so many; 0 = all
+	Modes      []string        // of the knock-out; nil: ModeZero
+	AutoModes  bool            // all modes that the prompts allow, in place of Modes
 	Cuts       bool            // also knock out the sure heads alone, and with those one hit short of the threshold
 	Controls   int             // matched control sets of each pool and scope; AutoControls = 99 on question rows, 19 in whole passes
 	Pools      []string        // PoolLayer, PoolLayerKV; nil: PoolLayer
@@ -96,6 +98,9 @@ func (o *Options) check() error {
 			return usagef("pools are layer and layer+kv, each once", "pool %q", pool)
 		}
 	}
+	if err := o.checkModes(); err != nil {
+		return err
+	}
 	s := &o.Checkpoint.Spec
 	if err := o.Heads.Set().Validate(s.Layers, s.Heads); err != nil {
 		return err
@@ -158,7 +163,7 @@ func (o *Options) checkNames() error {
 }
 
 // ownName matches the names that the knockout stage gives to its own conditions.
-var ownName = regexp.MustCompile(`^(without|sure|wide|(kv)?control[0-9]+)@`)
+var ownName = regexp.MustCompile(`^(without|sure|wide|mean|resample|((mean|resample)_)?(kv)?control[0-9]+)@`)
 
 // baseline is the name of the unmodified condition.
 const baseline = "unmodified"
@@ -170,10 +175,15 @@ type runner struct {
 	file  *trialsFile // nil where nothing is written
 	ask   askFunc
 	trace traceFunc
+
+	headMeans meansFunc
 }
 
 // askFunc is decoder.Model.Ask.
 type askFunc func(context.Context, []*decoder.Prompt, []decoder.Condition, decoder.AskOptions, decoder.Emit) error
+
+// meansFunc is decoder.Model.HeadMeans.
+type meansFunc func(context.Context, []*decoder.Prompt, []decoder.Head) (*decoder.Means, error)
 
 // traceFunc is decoder.Model.Trace.
 type traceFunc func(context.Context, *decoder.Prompt, []decoder.Edit, decoder.TraceOptions) (*decoder.Trace, error)

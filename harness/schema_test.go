@@ -51,6 +51,7 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 	full.Example, full.Top, full.Threshold, full.Cuts, full.Equivalence = true, 0, 0.01, true, 0.5
 	full.Pools, full.Controls, full.DetectPrompts, full.Command = []string{PoolLayer, PoolLayerKV}, AutoControls, shifted(t, 3), []string{"study"}
 	full.Scopes, full.MaxNew = full.Scopes[:1], 2
+	full.Modes = []string{ModeZero, ModeMean}
 	for i := range full.Prompts.Specs {
 		full.Prompts.Specs[i].Template, full.Prompts.Specs[i].Depth = "plain", 0.5
 	}

@@ -24,6 +24,7 @@ type Study struct {
 	start            time.Time
 	ask              askFunc
 	trace            traceFunc
+	headMeans        meansFunc
 }
 
 // Cost is what a study will compute, as far as it is known before heads are detected.
@@ -40,7 +41,7 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Study{o: &o, start: start, ask: o.Model.Ask, trace: o.Model.Trace}
+	s := &Study{o: &o, start: start, ask: o.Model.Ask, trace: o.Model.Trace, headMeans: o.Model.HeadMeans}
 	spec, tok := &o.Checkpoint.Spec, o.Checkpoint.Tokenizer
 	all, err := o.Prompts.Tokenize(spec, tok, o.MaxNew)
 	if err != nil {
@@ -53,6 +54,9 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 			return nil, err
 		}
 		s.detects, _ = byVariant(all)
+	}
+	if err := s.chooseModes(); err != nil {
+		return nil, err
 	}
 	if err := s.checkScopes(); err != nil {
 		return nil, err
@@ -79,6 +83,9 @@ func (s *Study) checkScopes() error {
 			}
 		}
 		return nil
+	}
+	if err := checkMeans(s.o.Edits); err != nil { // conditions have means: those of the detection prompts
+		return err
 	}
 	if err := check(s.o.Edits, s.detects); err != nil {
 		return err
@@ -131,7 +138,7 @@ func (s *Study) count() error {
 
 // open takes the run's trials file, where one is written, and sorts its prompts.
 func (s *Study) open() (*runner, *evidence, error) {
-	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace}
+	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace, headMeans: s.headMeans}
 	spec := &s.o.Checkpoint.Spec
 	shape := Shape{spec.Layers, spec.Heads, spec.KVHeads}
 	records := recordsOf(append(slices.Clone(s.prompts), s.variants...), s.detects, s.o.DetectPrompts == nil)
@@ -205,6 +212,9 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 			return err
 		}
 		if len(conds) > 0 {
+			if e.trials[StageMeans], err = r.means(ctx, s.detects, s.prompts, conds); err != nil {
+				return err
+			}
 			for i, t := range e.baseline() {
 				s.prompts[i].draft = t.Greedy
 			}

@@ -32,6 +32,7 @@ func (r *Result) Write(w io.Writer, v View) error {
 		out.grid(r.conditionRows(), v.Markdown)
 		out.line("")
 	}
+	r.writeModes(out, v.Markdown)
 	for _, n := range r.notes() {
 		out.line("%s", n)
 	}
@@ -182,6 +183,10 @@ func (r *Result) title(c *ConditionResult) string {
 		return fmt.Sprintf("without the %d sure ones%s", len(c.Heads), scope)
 	case c.Name == "wide@"+string(c.Scope):
 		return fmt.Sprintf("without %d, borderline ones too%s", len(c.Heads), scope)
+	case c.Name == modeName(ModeMean, c.Scope):
+		return fmt.Sprintf("mean of %d heads%s", len(c.Heads), scope)
+	case c.Name == modeName(ModeResample, c.Scope):
+		return fmt.Sprintf("%d heads resampled%s", len(c.Heads), scope)
 	case c.Scope != "":
 		return fmt.Sprintf("without %d heads%s", len(c.Heads), scope)
 	case c.Stage == StageDetect && r.Plan.DetectPrompts != nil:
@@ -230,6 +235,7 @@ func (r *Result) notes() []string {
 		n = append(n, fmt.Sprintf("%s against its controls (%s): %d of %d lowered %s as much; head-set randomisation: %s.", e.Condition, e.Pool, e.AtLeast, e.Controls, e.Metric, p))
 	}
 	n = append(n, r.controlNotes()...)
+	n = append(n, r.modeNotes()...)
 	if d := r.Detection; d != nil {
 		n = append(n, fmt.Sprintf("Closest calls: %d arg maxes of the last row lead by less than 1e-4; borderline heads (one hit from the threshold): %s.", d.CloseCalls, someHeads(d.Borderline)))
 		if len(d.NoCopyTF) > 0 {

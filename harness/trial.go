@@ -29,6 +29,7 @@ type Trial struct {
 	Attention *TrialAttention `json:"attention,omitempty"`
 	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
 	Example   *Example        `json:"example,omitempty"`
+	Means     *TrialMeans     `json:"means,omitempty"`
 }
 
 // TrialRepeat is what a sequence of random tokens, written twice, showed: mean attention of the second copy's rows, [layers*heads].

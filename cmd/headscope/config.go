@@ -96,7 +96,7 @@ func planFlags(p *harness.Plan) []setting {
 		out = append(out, setting{"threshold", number(p.Detect.Threshold)})
 	}
 	if p.Knockout != nil {
-		out = append(out, setting{"cuts", strconv.FormatBool(p.Knockout.Cuts)})
+		out = append(out, setting{"cuts", strconv.FormatBool(p.Knockout.Cuts)}, setting{"modes", strings.Join(append([]string{harness.ModeZero}, p.Knockout.Modes...), ",")})
 	}
 	about, k := p.About()
 	if k == nil {
