@@ -33,7 +33,7 @@ model: build fetch ## write the demo model as a Hugging Face folder into the cac
 
 demo: model ## find the retrieval heads of SmolLM2-135M-Instruct and switch them off (20 prompts)
 	$(BIN) study $(MODEL) --prompts builtin:needle512 --limit 20 --dtype float32 \
-		--scope all --pool layer --controls 3 --cuts=false
+		--scope all --pool layer --controls 3 --cuts=false --modes zero
 
 test: ## run all tests; plugin, demo model and real tokenizers are fetched first where that is possible
 	@$(MAKE) --no-print-directory model || echo "test: going on without; tests that need the missing file say so" >&2

@@ -26,7 +26,8 @@ type Prompt struct {
 	NoCopy  string // why copy_tf cannot be asked of this prompt; empty where it can
 	NoDecoy string // why there is no decoy to compare with
 
-	draft []int32 // what the unmodified model answers, once known: the decoder's guess at an edited model's answer
+	means *decoder.Means // for mode mean, once known
+	draft []int32        // what the unmodified model answers, once known: the decoder's guess at an edited model's answer
 }
 
 // Tokenize encodes each prompt whole and once, and finds its spans from the tokens' byte offsets. maxNew is the longest greedy
@@ -158,7 +159,7 @@ func (p *Prompt) fits(spec *loader.Spec, maxNew int) error {
 // ask is the prompt in the decoder's terms; the needle is its only span.
 func (p *Prompt) ask() *decoder.Prompt {
 	return &decoder.Prompt{
-		IDs: p.IDs, Question: p.Question, Answer: p.Answer, Decoy: p.Decoy, Draft: p.draft, Donor: p.Donor,
+		IDs: p.IDs, Question: p.Question, Answer: p.Answer, Decoy: p.Decoy, Draft: p.draft, Donor: p.Donor, Needle: p.Needle, Means: p.means,
 		Spans: [][2]int32{{int32(p.Needle[0]), int32(p.Needle[1])}},
 	}
 }

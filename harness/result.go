@@ -36,6 +36,8 @@ type Result struct {
 	Detection  *Detection        `json:"detection,omitempty"`
 	Conditions []ConditionResult `json:"conditions"`
 	Controls   []Controls        `json:"controls,omitempty"` // one a pool
+	Modes      []ModeResult      `json:"modes,omitempty"`    // of the knock-out, side by side
+	Means      *MeansInfo        `json:"means,omitempty"`    // what those of mode mean are over
 	Effects    []Effect          `json:"effects,omitempty"`  // against the controls, one a scope and pool
 	Grid       []GridCell        `json:"grid,omitempty"`     // the unmodified model by template and depth
 	Templates  []TemplateResult  `json:"templates,omitempty"`

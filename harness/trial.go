@@ -29,6 +29,7 @@ type Trial struct {
 	Attention *TrialAttention `json:"attention,omitempty"`
 	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
 	Example   *Example        `json:"example,omitempty"`
+	Means     *TrialMeans     `json:"means,omitempty"`
 }
 
 // TrialRepeat is what a sequence of random tokens, written twice, showed: mean attention of the second copy's rows, [layers*heads].
@@ -72,6 +73,14 @@ type condition struct {
 	scope     decoder.Scope
 	controlOf string // name of the condition that it is a control of
 	pool      string // that the control was drawn from
+
+	compared []comparison // with controls of these pools, by the randomisation test
+}
+
+// comparison is one of a condition with its controls of a pool.
+type comparison struct {
+	pool   string
+	reason string // why there are fewer controls than asked for, or none
 }
 
 func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {

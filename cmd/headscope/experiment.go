@@ -107,19 +107,20 @@ func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkp
 		}
 		return nil
 	}
-	detect, knockout := slices.Contains(o.Stages, harness.StageDetect), slices.Contains(o.Stages, harness.StageKnockout)
+	detect, tests := slices.Contains(o.Stages, harness.StageDetect), harness.Tests(o.Stages)
 	asked := e.options(e.seed)
+	asked.Donors = o.AutoModes || slices.Contains(o.Modes, harness.ModeResample)
 	if e.limit > 0 {
 		asked.N = min(asked.N, e.limit) // the first ones are the same
 	}
-	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, knockout, detect && o.DetectPrompts == nil)
+	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, tests, detect && o.DetectPrompts == nil)
 	if err != nil {
 		return err
 	}
 	noteGenerated(a, g)
 	o.Refused = g.Refused
 	switch {
-	case !knockout:
+	case !tests:
 		o.Prompts = g.Detect
 	case g.Detect != nil:
 		o.Prompts, o.DetectPrompts = g.Test, g.Detect.Limit(e.limit)
@@ -218,6 +219,7 @@ func (f *formatFlags) check() error {
 // knockoutFlags say what is switched off and compared.
 type knockoutFlags struct {
 	scopes, pools []string
+	modes         []string
 	controls      string
 	top           int
 	cuts          bool
@@ -234,6 +236,9 @@ func (k *knockoutFlags) add(fs *pflag.FlagSet, scopes, pools []string) {
 
 func (k *knockoutFlags) set(o *harness.Options) error {
 	o.Top, o.Pools, o.Cuts, o.Equivalence = k.top, k.pools, k.cuts, k.equivalence
+	if o.AutoModes = slices.Equal(k.modes, []string{"auto"}); !o.AutoModes {
+		o.Modes = k.modes
+	}
 	o.Controls = harness.AutoControls
 	if k.controls != "auto" {
 		n, err := strconv.Atoi(k.controls)

@@ -20,6 +20,7 @@ func studyVerb() *verb {
 			e.addDetect(fs)
 			fs.StringVar(&e.detectPrompts, "detect-prompts", "", "detect on these prompts and test on --prompts; without it both are the same, and the result says so")
 			k.add(fs, []string{"all", "haystack", "question"}, []string{harness.PoolLayer, harness.PoolLayerKV})
+			fs.StringSliceVar(&k.modes, "modes", []string{"auto"}, "what takes the heads' place: zero, mean (of their class of rows, over the detection prompts), resample (the same prompt with another code); auto = all that the prompts allow")
 			fs.BoolVar(&k.cuts, "cuts", true, "also switch off the heads that are sure alone, and with those one hit short of the threshold")
 			e.editFlags.add(fs, "each is a further condition")
 			return func(ctx context.Context, a *app, operands []string) error {
@@ -98,6 +99,7 @@ func knockoutVerb() *verb {
 			list := fs.String("heads", "", "heads to switch off: a list (L18H6,L8H0), a FILE of one, or a result of detect or study")
 			e.add(fs)
 			k.add(fs, []string{"all"}, []string{harness.PoolLayer})
+			fs.StringSliceVar(&k.modes, "modes", []string{"zero"}, "what takes the heads' place: zero, mean (of their class of rows, over the detection prompts), resample (the same prompt with another code); auto = all that the prompts allow")
 			e.editFlags.add(fs, "each is a further condition")
 			return func(ctx context.Context, a *app, operands []string) error {
 				if err := operandsOf("knockout", operands, "MODEL"); err != nil {

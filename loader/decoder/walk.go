@@ -30,6 +30,8 @@ type unit struct {
 	probe     *probeInputs
 	readProbe bool         // what the probe saw is copied to the host
 	taps      map[int]bool // layers whose q and k are returned
+	heads     []int        // rows of the first sequence whose head outputs are kept, in every layer; nil = none
+	norms     bool         // the mean norms of planes are kept
 	rows      []int32      // with hidden: the row of each sequence whose residual is kept after every layer
 	keepKV    bool
 
@@ -38,6 +40,8 @@ type unit struct {
 	probed []probeOutput   // by layer
 	hidden [][]float32     // by layer, [B * hidden]
 	tapped map[int]tapOutput
+	headed [][]float32  // by layer, [len(heads), heads, headDim]
+	normed []PlaneNorms // by layer, of the first sequence
 }
 
 // probeInputs asks for attention rows.
@@ -221,11 +225,11 @@ func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) e
 	if owned {
 		defer edits.free()
 	}
-	variant := blockVariant{taps: u.taps[l], edits: edits.variant}
+	variant := blockVariant{taps: u.taps[l], heads: u.heads != nil, norms: u.norms, edits: edits.variant}
 	if u.probe != nil {
 		variant.probe = u.probe.mode
 	}
-	prog, err := m.program(fmt.Sprintf("block_probe%d_taps%t_%v", variant.probe, variant.taps, variant.edits), m.cfg.prefillBlock(variant))
+	prog, err := m.program(fmt.Sprintf("block_%+v", variant), m.cfg.prefillBlock(variant))
 	if err != nil {
 		return err
 	}
@@ -241,6 +245,14 @@ func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) e
 		if u.probe.mode == probeStats {
 			args = append(args, u.probe.spansT)
 		}
+	}
+	if u.norms {
+		lengths, err := m.be.ints(u.lengths(), u.b())
+		if err != nil {
+			return err
+		}
+		defer free(lengths)
+		args = append(args, lengths)
 	}
 	out, err := call(prog, append(args, w...)...)
 	if own {
@@ -296,7 +308,7 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		}
 		u.probed[l] = p
 		rest = rest[4:]
-	case probeRows:
+	case probeRows, probeScores:
 		if u.probed[l].rows, err = floatsOf(rest[0]); err != nil {
 			return err
 		}
@@ -318,6 +330,9 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		}
 		u.tapped[l] = t
 	}
+	if rest, err = m.takeAsked(u, variant, rest); err != nil {
+		return err
+	}
 	if variant.edits.kinds&kindDonor != 0 {
 		means, err := floatsOf(rest[0])
 		if err != nil {
@@ -329,6 +344,44 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		return m.keepHidden(l, u)
 	}
 	return nil
+}
+
+// takeAsked copies head outputs and plane norms to the host, where asked for, and returns the other results.
+func (m *Model) takeAsked(u *unit, variant blockVariant, rest []*tensors.Tensor) ([]*tensors.Tensor, error) {
+	if variant.heads {
+		z, err := floatsOf(rest[0])
+		if err != nil {
+			return nil, err
+		}
+		width := m.cfg.heads * m.cfg.headDim
+		var rows []float32
+		for _, r := range u.heads {
+			rows = append(rows, z[r*width:(r+1)*width]...)
+		}
+		u.headed, rest = append(u.headed, rows), rest[1:]
+	}
+	if variant.norms {
+		q, err := floatsOf(rest[0])
+		if err != nil {
+			return nil, err
+		}
+		k, err := floatsOf(rest[1])
+		if err != nil {
+			return nil, err
+		}
+		width := m.cfg.planes() + 1
+		u.normed, rest = append(u.normed, PlaneNorms{q[:m.cfg.heads*width], k[:m.cfg.kv*width]}), rest[2:]
+	}
+	return rest, nil
+}
+
+// lengths are the sequences' lengths, [B].
+func (u *unit) lengths() []int32 {
+	out := make([]int32, u.b())
+	for i, ids := range u.ids {
+		out[i] = int32(len(ids))
+	}
+	return out
 }
 
 // keepHidden copies the residual at the unit's rows after layer l to the host.
