@@ -117,6 +117,8 @@ func (e *evidence) fill(res *Result) error {
 		c := p.detectCondition()
 		res.take(e.trials[StageRepeat])
 		res.take(e.trials[StageDetect])
+		res.take(e.trials[StageObserve])
+		res.take(e.trials[StageCausal])
 		sum := p.summarise(&c, StageDetect, e.trials[StageDetect], nil)
 		res.Conditions = append(res.Conditions, sum)
 		if c.name == baseline {
@@ -324,6 +326,11 @@ func (e *evidence) check() error {
 	if e.plan.Detect != nil {
 		if err := expect(StageDetect, e.detects, []condition{e.plan.detectCondition()}); err != nil {
 			return err
+		}
+		for _, stage := range e.plan.Detect.furtherStages() {
+			if err := expect(stage, e.detects, []condition{{name: baseline}}); err != nil {
+				return err
+			}
 		}
 	}
 	if e.plan.Knockout != nil {

@@ -28,6 +28,8 @@ const (
 	StageRepeat   = "repeat"
 	StageVariants = "variants"
 	StageExample  = "example"
+	StageObserve  = "observe" // further detectors, see Detectors
+	StageCausal   = "causal"
 )
 
 // Streams of the seed, one a purpose: rand.NewPCG(seed, stream).
@@ -35,6 +37,7 @@ const (
 	streamControls  = 1
 	streamBootstrap = 2
 	streamRepeat    = 3
+	streamDetectors = 7
 )
 
 const (
@@ -104,6 +107,7 @@ type PlanDetect struct {
 	Threshold  float64        `json:"threshold"`
 	Edits      []decoder.Edit `json:"edits,omitempty"` // in force while detecting
 	Repeat     *PlanRepeat    `json:"repeat,omitempty"`
+	Detectors  []string       `json:"detectors,omitempty"` // beyond those of every detection
 }
 
 // PlanRepeat describes the sequences behind the scores induction, duplicate and prev_token.
@@ -212,7 +216,7 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 		}
 	}
 	if slices.Contains(o.Stages, StageDetect) {
-		p.Detect = &PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: o.Threshold, Edits: decoder.Canonical(o.Edits)}
+		p.Detect = &PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: o.Threshold, Edits: decoder.Canonical(o.Edits), Detectors: o.Detectors}
 		if len(o.Edits) == 0 && m.Spec.MaxPositions > 2*repeatLength {
 			p.Detect.Repeat = &PlanRepeat{repeatSequences, repeatLength, streamRepeat}
 		}

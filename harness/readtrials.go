@@ -270,8 +270,10 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 				return err
 			}
 		}
-		if err := stage(StageDetect, len(e.detects), 1); err != nil {
-			return err
+		for _, name := range append([]string{StageDetect}, d.furtherStages()...) {
+			if err := stage(name, len(e.detects), 1); err != nil {
+				return err
+			}
 		}
 	}
 	if e.plan.Knockout != nil {

@@ -99,7 +99,7 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 		return nil, err
 	}
 	run = &ShardRun{Path: s.TrialsPath()}
-	for _, stage := range []string{StageRepeat, StageDetect, StageKnockout, StageVariants} {
+	for _, stage := range []string{StageRepeat, StageDetect, StageObserve, StageCausal, StageKnockout, StageVariants} {
 		trials := e.trials[stage]
 		for i := range trials {
 			t := &trials[i]

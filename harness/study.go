@@ -23,6 +23,7 @@ type Study struct {
 	start            time.Time
 	ask              askFunc
 	trace            traceFunc
+	see              observeFunc
 }
 
 // Cost is what a study will compute, as far as it is known before heads are detected.
@@ -39,7 +40,7 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Study{o: &o, start: start, ask: o.Model.Ask, trace: o.Model.Trace}
+	s := &Study{o: &o, start: start, ask: o.Model.Ask, trace: o.Model.Trace, see: o.Model.Observe}
 	spec, tok := &o.Checkpoint.Spec, o.Checkpoint.Tokenizer
 	all, err := o.Prompts.Tokenize(spec, tok, o.MaxNew)
 	if err != nil {
@@ -131,7 +132,7 @@ func (s *Study) knocksOut() bool { return s.Plan.Detect != nil || len(s.Plan.Kno
 
 // open takes the run's trials file, where one is written, and sorts its prompts.
 func (s *Study) open() (*runner, *evidence, error) {
-	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace}
+	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace, see: s.see}
 	spec := &s.o.Checkpoint.Spec
 	shape := Shape{spec.Layers, spec.Heads, spec.KVHeads}
 	records := recordsOf(append(slices.Clone(s.prompts), s.variants...), s.detects, s.o.DetectPrompts == nil)
@@ -189,6 +190,9 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 		}
 		st := stage{StageDetect, s.detects, []condition{s.Plan.detectCondition()}}
 		if e.trials[StageDetect], err = r.run(ctx, st); err != nil {
+			return err
+		}
+		if err := s.scoreHeads(ctx, r, e); err != nil {
 			return err
 		}
 		if !part { // of the detect stage alone: its heads are found in the merged trials

@@ -29,6 +29,9 @@ type Trial struct {
 	Attention *TrialAttention `json:"attention,omitempty"`
 	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
 	Example   *Example        `json:"example,omitempty"`
+
+	HeadScores map[string]floats `json:"head_scores,omitempty"` // by detector, [layers*heads]: this prompt's
+	Unscored   map[string]string `json:"unscored,omitempty"`    // by detector: why it has no score of this prompt
 }
 
 // TrialRepeat is what a sequence of random tokens, written twice, showed: mean attention of the second copy's rows, [layers*heads].

@@ -31,6 +31,7 @@ type experimentFlags struct {
 	fullAnswers                 bool
 	seed                        uint64
 	threshold                   float64
+	detectors                   []string
 }
 
 func (e *experimentFlags) add(fs *pflag.FlagSet) {
@@ -50,6 +51,7 @@ func (e *experimentFlags) add(fs *pflag.FlagSet) {
 
 func (e *experimentFlags) addDetect(fs *pflag.FlagSet) {
 	fs.Float64Var(&e.threshold, "threshold", 0.1, "argmax_last from which on a head is a retrieval head")
+	fs.StringSliceVar(&e.detectors, "detectors", []string{harness.DetectorsBasic}, "detectors beyond the basic ones, by name (docs/detectors.md), or all")
 }
 
 // prepare opens the model and the prompts and fills in what all experiments share.
@@ -63,6 +65,7 @@ func (e *experimentFlags) prepare(ctx context.Context, a *app, ref string, o *ha
 	if e.limit < 0 {
 		return nil, &usageError{fmt.Errorf("--limit %d", e.limit), "give a count of prompts; 0 = all"}
 	}
+	o.Detectors = e.detectors
 	o.Threshold, o.MaxNew, o.FullAnswers, o.Batch, o.Seed = e.threshold, e.maxNew, e.fullAnswers, e.batch, e.seed
 	o.Out, o.Command = e.out, a.args
 	err := e.runFlags.set(o)
