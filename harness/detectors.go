@@ -10,7 +10,7 @@ import (
 // DetectorInfo is what a detector is, in a line each.
 type DetectorInfo struct {
 	Name   string `json:"name"`
-	Score  string `json:"score"`  // what it measures, and over what it is averaged
+	About  string `json:"about"`  // what it measures, and over what it is averaged
 	Source string `json:"source"` // who published it
 	Stage  string `json:"stage"`  // that its rows come from
 }

@@ -18,7 +18,10 @@ const (
 
 // DetectorResult is one detector over the detection prompts.
 type DetectorResult struct {
-	DetectorInfo
+	Name     string `json:"name"`
+	About    string `json:"about"` // what it measures, and over what it is averaged
+	Source   string `json:"source"`
+	Stage    string `json:"stage"`
 	Prompts  int    `json:"prompts"`            // scored
 	Unscored int    `json:"unscored,omitempty"` // prompts without a score
 	Reason   string `json:"reason,omitempty"`   // of the first of them
@@ -82,9 +85,9 @@ func (d *Detection) further(e *evidence, obs *heads.Observations, copying *heads
 			continue
 		}
 		if info.Name == "logit_attr" {
-			info.Score = "what the head adds to " + aboutContrast(e.allDecoys())
+			info.About = "what the head adds to " + aboutContrast(e.allDecoys())
 		}
-		r := DetectorResult{DetectorInfo: info, Unscored: unscored[info.Name].n, Reason: unscored[info.Name].reason, Top: []ScoredHead{}, Ties: heads.Set{}}
+		r := DetectorResult{Name: info.Name, About: info.About, Source: info.Source, Stage: info.Stage, Unscored: unscored[info.Name].n, Reason: unscored[info.Name].reason, Top: []ScoredHead{}, Ties: heads.Set{}}
 		if ok {
 			r.fill(e, s, byName[info.Name])
 		} else {
