@@ -92,7 +92,7 @@ func (s *Study) scoreHeads(ctx context.Context, r *runner, e *evidence) (err err
 		case StageObserve:
 			e.trials[stage], err = r.observed(ctx, s.detects, e.trials[StageDetect])
 		case StageCausal:
-			e.trials[stage], err = r.causal(ctx, s.detects)
+			e.trials[stage], err = r.causal(ctx, e, s.detects)
 		}
 		if err != nil {
 			return err
@@ -113,6 +113,27 @@ func (o *Options) checkDetectors() error {
 		return usagef("leave --detectors or --edit out", "detectors %s are of the unmodified model", strings.Join(names, ", "))
 	}
 	o.Detectors = names
+	return o.checkAgreement()
+}
+
+// checkAgreement refuses a causal map that would not be of other prompts, or not of the model that is detected on.
+func (o *Options) checkAgreement() error {
+	if o.AgreementPrompts == nil {
+		return nil
+	}
+	seen := planPrompts(o.Prompts)
+	if o.DetectPrompts != nil {
+		seen = planPrompts(o.DetectPrompts)
+	}
+	mapped := planPrompts(o.AgreementPrompts)
+	switch {
+	case !slices.Contains(o.Stages, StageDetect):
+		return usagef("run the detect stage too", "agreement without the detect stage")
+	case len(o.Edits) > 0:
+		return usagef("leave --agreement or --edit out", "the causal map is of the unmodified model")
+	case mapped.overlaps(&seen):
+		return usagef("give other prompts", "heads would be detected on prompts that the causal map is of")
+	}
 	return nil
 }
 

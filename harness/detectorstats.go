@@ -58,7 +58,7 @@ type DetectorPair struct {
 
 // further adds the detectors that were asked for beyond the basic ones, and what is said of all of them then.
 func (d *Detection) further(e *evidence, obs *heads.Observations, copying *heads.Observations) error {
-	if len(e.plan.Detect.Detectors) == 0 {
+	if len(e.plan.Detect.Detectors) == 0 && e.plan.Agreement == nil {
 		return nil
 	}
 	all := obs.PerPrompt()[:3]

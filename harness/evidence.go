@@ -22,6 +22,7 @@ type evidence struct {
 
 	tests, detects []PromptRecord // with a needle; the same in an in-sample study
 	variants       []PromptRecord // without one
+	agrees         []PromptRecord // of the agreement stage
 	trials         map[string][]Trial
 
 	found  *Detection // cached
@@ -36,6 +37,8 @@ func newEvidence(p *Plan, s Shape, records []PromptRecord) *evidence {
 		case r.Variant != "" && r.Set == setTest:
 			e.variants = append(e.variants, r)
 		case r.Variant != "":
+		case r.Set == setAgreement:
+			e.agrees = append(e.agrees, r)
 		case r.Set == setDetect:
 			e.detects = append(e.detects, r)
 		default:
@@ -124,6 +127,13 @@ func (e *evidence) fill(res *Result) error {
 		if c.name == baseline {
 			res.Metrics = &sum.Metrics
 		}
+	}
+	if p.Agreement != nil {
+		var err error
+		if res.Agreement, err = e.agreement(); err != nil {
+			return err
+		}
+		res.take(e.trials[StageAgreement])
 	}
 	sorted := map[string][]Trial{}
 	if e.plan.Knockout != nil {
@@ -331,6 +341,11 @@ func (e *evidence) check() error {
 			if err := expect(stage, e.detects, []condition{{name: baseline}}); err != nil {
 				return err
 			}
+		}
+	}
+	if e.plan.Agreement != nil {
+		if err := expect(StageAgreement, e.agrees, []condition{{name: baseline}}); err != nil {
+			return err
 		}
 	}
 	if e.plan.Knockout != nil {

@@ -25,11 +25,12 @@ const (
 // Stages that come with the others: repeated random sequences beside detection, prompts without their needle, and one prompt's
 // attention for the report.
 const (
-	StageRepeat   = "repeat"
-	StageVariants = "variants"
-	StageExample  = "example"
-	StageObserve  = "observe" // further detectors, see Detectors
-	StageCausal   = "causal"
+	StageRepeat    = "repeat"
+	StageVariants  = "variants"
+	StageExample   = "example"
+	StageObserve   = "observe" // further detectors, see Detectors
+	StageCausal    = "causal"
+	StageAgreement = "agreement"
 )
 
 // Streams of the seed, one a purpose: rand.NewPCG(seed, stream).
@@ -62,20 +63,21 @@ const (
 // Plan is everything that decides the numbers of a run, and nothing else: its hash is the run's key. Field order is fixed, so the
 // JSON form is canonical.
 type Plan struct {
-	Schema        int           `json:"schema"`
-	Verb          string        `json:"verb"`
-	Stages        []string      `json:"stages"`
-	Model         PlanModel     `json:"model"`
-	Prompts       PlanPrompts   `json:"prompts"`
-	DetectPrompts *PlanPrompts  `json:"detect_prompts,omitempty"` // absent: the same prompts, an in-sample study
-	Detect        *PlanDetect   `json:"detect,omitempty"`
-	Knockout      *PlanKnockout `json:"knockout,omitempty"`
-	Conditions    []NamedEdits  `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
-	Primary       PlanPrimary   `json:"primary"`
-	MaxNew        int           `json:"max_new"`
-	FullAnswers   bool          `json:"full_answers"`
-	Statistics    PlanStats     `json:"statistics"`
-	Run           PlanRun       `json:"run"`
+	Schema        int            `json:"schema"`
+	Verb          string         `json:"verb"`
+	Stages        []string       `json:"stages"`
+	Model         PlanModel      `json:"model"`
+	Prompts       PlanPrompts    `json:"prompts"`
+	DetectPrompts *PlanPrompts   `json:"detect_prompts,omitempty"` // absent: the same prompts, an in-sample study
+	Detect        *PlanDetect    `json:"detect,omitempty"`
+	Agreement     *PlanAgreement `json:"agreement,omitempty"`
+	Knockout      *PlanKnockout  `json:"knockout,omitempty"`
+	Conditions    []NamedEdits   `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
+	Primary       PlanPrimary    `json:"primary"`
+	MaxNew        int            `json:"max_new"`
+	FullAnswers   bool           `json:"full_answers"`
+	Statistics    PlanStats      `json:"statistics"`
+	Run           PlanRun        `json:"run"`
 }
 
 // PlanPrimary declares, before anything is computed, the one comparison that decides. Everything else is exploratory.
@@ -220,6 +222,9 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 		if len(o.Edits) == 0 && m.Spec.MaxPositions > 2*repeatLength {
 			p.Detect.Repeat = &PlanRepeat{repeatSequences, repeatLength, streamRepeat}
 		}
+	}
+	if o.AgreementPrompts != nil {
+		p.Agreement = planAgreement(o.AgreementPrompts, Shape{c.Spec.Layers, c.Spec.Heads, c.Spec.KVHeads})
 	}
 	if slices.Contains(o.Stages, StageKnockout) {
 		p.addKnockout(o)

@@ -276,6 +276,11 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 			}
 		}
 	}
+	if e.plan.Agreement != nil {
+		if err := stage(StageAgreement, len(e.agrees), 1); err != nil {
+			return err
+		}
+	}
 	if e.plan.Knockout != nil {
 		conds, err := e.conditions()
 		if err != nil {

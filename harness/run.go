@@ -26,7 +26,9 @@ type Options struct {
 	DetectPrompts *PromptFile     // nil: detect on Prompts, and say so
 	Refused       []PromptFailure // prompts that could not be made, for the record
 
-	Edits      []decoder.Edit  // in force while detecting
+	Edits            []decoder.Edit // in force while detecting
+	AgreementPrompts *PromptFile    // hold the detectors against the causal map of these; nil: do not
+
 	Detectors  []string        // beyond those of every detection: names, or DetectorsAll
 	Threshold  float64         // argmax_last of a retrieval head, inclusive
 	Heads      heads.Ranking   // heads to knock out; nil: those that the detect stage finds

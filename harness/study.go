@@ -19,6 +19,7 @@ type Study struct {
 
 	o                *Options
 	prompts, detects []*Prompt // with a needle; detects is prompts in an in-sample study
+	agrees           []*Prompt // of the agreement stage
 	variants         []*Prompt // of the tested prompts, without one
 	start            time.Time
 	ask              askFunc
@@ -53,6 +54,12 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 			return nil, err
 		}
 		s.detects, _ = byVariant(all)
+	}
+	if o.AgreementPrompts != nil {
+		if all, err = o.AgreementPrompts.Tokenize(spec, tok, o.MaxNew); err != nil {
+			return nil, err
+		}
+		s.agrees, _ = byVariant(all)
 	}
 	if err := s.checkScopes(); err != nil {
 		return nil, err
@@ -106,7 +113,7 @@ func (s *Study) Cost() Cost {
 	}
 	if s.Plan.Detect != nil {
 		c.DetectPrompts = len(s.detects)
-		c.Trials += len(s.detects)
+		c.Trials += len(s.detects)*(1+len(s.Plan.Detect.furtherStages())) + len(s.agrees)
 	}
 	if k := s.Plan.Knockout; k != nil {
 		c.Conditions = 1 + len(s.Plan.Conditions)
@@ -136,6 +143,9 @@ func (s *Study) open() (*runner, *evidence, error) {
 	spec := &s.o.Checkpoint.Spec
 	shape := Shape{spec.Layers, spec.Heads, spec.KVHeads}
 	records := recordsOf(append(slices.Clone(s.prompts), s.variants...), s.detects, s.o.DetectPrompts == nil)
+	for _, p := range s.agrees {
+		records = append(records, recordOf(p, setAgreement))
+	}
 	e := newEvidence(s.Plan, shape, records)
 	if s.o.Out == "" {
 		return r, e, nil
@@ -201,6 +211,11 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 				return err
 			}
 			best = d.Heads
+		}
+		if s.Plan.Agreement != nil {
+			if e.trials[StageAgreement], err = r.agree(ctx, e, s.agrees); err != nil {
+				return err
+			}
 		}
 	}
 	if s.Plan.Knockout != nil {

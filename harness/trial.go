@@ -31,6 +31,7 @@ type Trial struct {
 	Example   *Example        `json:"example,omitempty"`
 
 	HeadScores map[string]floats `json:"head_scores,omitempty"` // by detector, [layers*heads]: this prompt's
+	Curves     map[string]floats `json:"curves,omitempty"`      // by ranking: drop of sum_logprob without its best heads, by their number
 	Unscored   map[string]string `json:"unscored,omitempty"`    // by detector: why it has no score of this prompt
 }
 
