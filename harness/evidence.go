@@ -22,6 +22,7 @@ type evidence struct {
 
 	tests, detects []PromptRecord // with a needle; the same in an in-sample study
 	variants       []PromptRecord // without one
+	agrees         []PromptRecord // of the agreement stage
 	trials         map[string][]Trial
 
 	found  *Detection         // cached
@@ -36,6 +37,8 @@ func newEvidence(p *Plan, s Shape, records []PromptRecord) *evidence {
 		case r.Variant != "" && r.Set == setTest:
 			e.variants = append(e.variants, r)
 		case r.Variant != "":
+		case r.Set == setAgreement:
+			e.agrees = append(e.agrees, r)
 		case r.Set == setDetect:
 			e.detects = append(e.detects, r)
 		default:
@@ -78,11 +81,20 @@ func (e *evidence) fill(res *Result) error {
 		c := p.detectCondition()
 		res.take(e.trials[StageRepeat])
 		res.take(e.trials[StageDetect])
+		res.take(e.trials[StageObserve])
+		res.take(e.trials[StageCausal])
 		sum := p.summarise(&c, StageDetect, e.trials[StageDetect], nil)
 		res.Conditions = append(res.Conditions, sum)
 		if c.name == baseline {
 			res.Metrics = &sum.Metrics
 		}
+	}
+	if p.Agreement != nil {
+		var err error
+		if res.Agreement, err = e.agreement(); err != nil {
+			return err
+		}
+		res.take(e.trials[StageAgreement])
 	}
 	for _, x := range p.experiments() {
 		if err := e.experiment(res, x); err != nil {
@@ -291,6 +303,16 @@ func (e *evidence) check() error {
 	}
 	if e.plan.Detect != nil {
 		if err := expect(StageDetect, e.detects, []condition{e.plan.detectCondition()}); err != nil {
+			return err
+		}
+		for _, stage := range e.plan.Detect.furtherStages() {
+			if err := expect(stage, e.detects, []condition{{name: baseline}}); err != nil {
+				return err
+			}
+		}
+	}
+	if e.plan.Agreement != nil {
+		if err := expect(StageAgreement, e.agrees, []condition{{name: baseline}}); err != nil {
 			return err
 		}
 	}

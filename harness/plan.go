@@ -24,10 +24,13 @@ const (
 // Stages that come with the others: repeated random sequences beside detection, means of head outputs for mode mean, prompts without their needle, and one prompt's
 // attention for the report.
 const (
-	StageRepeat   = "repeat"
-	StageMeans    = "means"
-	StageVariants = "variants"
-	StageExample  = "example"
+	StageRepeat    = "repeat"
+	StageMeans     = "means"
+	StageVariants  = "variants"
+	StageExample   = "example"
+	StageObserve   = "observe" // further detectors, see Detectors
+	StageCausal    = "causal"
+	StageAgreement = "agreement"
 )
 
 // Streams of the seed, one a purpose: rand.NewPCG(seed, stream).
@@ -35,6 +38,7 @@ const (
 	streamControls  = 1
 	streamBootstrap = 2
 	streamRepeat    = 3
+	streamDetectors = 7
 )
 
 const (
@@ -59,20 +63,21 @@ const (
 // Plan is everything that decides the numbers of a run, and nothing else: its hash is the run's key. Field order is fixed, so the
 // JSON form is canonical.
 type Plan struct {
-	Schema        int           `json:"schema"`
-	Verb          string        `json:"verb"`
-	Stages        []string      `json:"stages"`
-	Model         PlanModel     `json:"model"`
-	Prompts       PlanPrompts   `json:"prompts"`
-	DetectPrompts *PlanPrompts  `json:"detect_prompts,omitempty"` // absent: the same prompts, an in-sample study
-	Detect        *PlanDetect   `json:"detect,omitempty"`
-	Knockout      *PlanKnockout `json:"knockout,omitempty"`
-	Conditions    []NamedEdits  `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
-	Primary       PlanPrimary   `json:"primary"`
-	MaxNew        int           `json:"max_new"`
-	FullAnswers   bool          `json:"full_answers"`
-	Statistics    PlanStats     `json:"statistics"`
-	Run           PlanRun       `json:"run"`
+	Schema        int            `json:"schema"`
+	Verb          string         `json:"verb"`
+	Stages        []string       `json:"stages"`
+	Model         PlanModel      `json:"model"`
+	Prompts       PlanPrompts    `json:"prompts"`
+	DetectPrompts *PlanPrompts   `json:"detect_prompts,omitempty"` // absent: the same prompts, an in-sample study
+	Detect        *PlanDetect    `json:"detect,omitempty"`
+	Agreement     *PlanAgreement `json:"agreement,omitempty"`
+	Knockout      *PlanKnockout  `json:"knockout,omitempty"`
+	Conditions    []NamedEdits   `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
+	Primary       PlanPrimary    `json:"primary"`
+	MaxNew        int            `json:"max_new"`
+	FullAnswers   bool           `json:"full_answers"`
+	Statistics    PlanStats      `json:"statistics"`
+	Run           PlanRun        `json:"run"`
 }
 
 // PlanPrimary declares, before anything is computed, the one comparison that decides. Everything else is exploratory.
@@ -105,6 +110,7 @@ type PlanDetect struct {
 	Threshold  float64        `json:"threshold"`
 	Edits      []decoder.Edit `json:"edits,omitempty"` // in force while detecting
 	Repeat     *PlanRepeat    `json:"repeat,omitempty"`
+	Detectors  []string       `json:"detectors,omitempty"` // beyond those of every detection
 }
 
 // PlanRepeat describes the sequences behind the scores induction, duplicate and prev_token.
@@ -216,10 +222,13 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 		}
 	}
 	if slices.Contains(o.Stages, StageDetect) {
-		p.Detect = &PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: o.Threshold, Edits: decoder.Canonical(o.Edits)}
+		p.Detect = &PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: o.Threshold, Edits: decoder.Canonical(o.Edits), Detectors: o.Detectors}
 		if len(o.Edits) == 0 && m.Spec.MaxPositions > 2*repeatLength {
 			p.Detect.Repeat = &PlanRepeat{repeatSequences, repeatLength, streamRepeat}
 		}
+	}
+	if o.AgreementPrompts != nil {
+		p.Agreement = planAgreement(o.AgreementPrompts, Shape{c.Spec.Layers, c.Spec.Heads, c.Spec.KVHeads})
 	}
 	p.addExperiments(o, tests)
 	return p, nil

@@ -270,7 +270,14 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 				return err
 			}
 		}
-		if err := stage(StageDetect, len(e.detects), 1); err != nil {
+		for _, name := range append([]string{StageDetect}, d.furtherStages()...) {
+			if err := stage(name, len(e.detects), 1); err != nil {
+				return err
+			}
+		}
+	}
+	if e.plan.Agreement != nil {
+		if err := stage(StageAgreement, len(e.agrees), 1); err != nil {
 			return err
 		}
 	}

@@ -34,6 +34,7 @@ type Result struct {
 	Heads      heads.Ranking     `json:"heads"`             // detected, or given; best first
 	Scores     *heads.Scores     `json:"scores,omitempty"`  // argmax_last; the others are in detection
 	Detection  *Detection        `json:"detection,omitempty"`
+	Agreement  *Agreement        `json:"agreement,omitempty"` // of the detectors with the causal map
 	Conditions []ConditionResult `json:"conditions"`
 	Controls   []Controls        `json:"controls,omitempty"` // one a pool
 	Modes      []ModeResult      `json:"modes,omitempty"`    // of the knock-out, side by side

@@ -26,7 +26,10 @@ type Options struct {
 	DetectPrompts *PromptFile     // nil: detect on Prompts, and say so
 	Refused       []PromptFailure // prompts that could not be made, for the record
 
-	Edits      []decoder.Edit  // in force while detecting
+	Edits            []decoder.Edit // in force while detecting
+	AgreementPrompts *PromptFile    // hold the detectors against the causal map of these; nil: do not
+
+	Detectors  []string        // beyond those of every detection: names, or DetectorsAll
 	Threshold  float64         // argmax_last of a retrieval head, inclusive
 	Heads      heads.Ranking   // heads to knock out; nil: those that the detect stage finds
 	Exclude    heads.Set       // never drawn as controls
@@ -111,6 +114,9 @@ func (o *Options) check() error {
 	if err := o.checkShard(); err != nil {
 		return err
 	}
+	if err := o.checkDetectors(); err != nil {
+		return err
+	}
 	return o.checkNames()
 }
 
@@ -175,6 +181,7 @@ type runner struct {
 	file  *trialsFile // nil where nothing is written
 	ask   askFunc
 	trace traceFunc
+	see   observeFunc
 
 	headMeans meansFunc
 }
@@ -187,6 +194,9 @@ type meansFunc func(context.Context, []*decoder.Prompt, []decoder.Head) (*decode
 
 // traceFunc is decoder.Model.Trace.
 type traceFunc func(context.Context, *decoder.Prompt, []decoder.Edit, decoder.TraceOptions) (*decoder.Trace, error)
+
+// observeFunc is decoder.Model.Observe.
+type observeFunc func(context.Context, *decoder.Prompt, []decoder.LookAt, [][2]int32) (*decoder.Observation, error)
 
 // stage is one set of prompts under one set of conditions.
 type stage struct {
@@ -267,7 +277,11 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 		}
 	}
 	eos, tok := r.plan.Model.EOS, r.o.Checkpoint.Tokenizer
-	err := r.ask(ctx, asked, dc, r.askOptions(), func(p, c int, reply *decoder.Reply) error {
+	o := r.askOptions()
+	if id.stage == StageDetect && r.plan.Detect.asks("wu_step", "wu_set") {
+		o.Verify = false // those read the whole answer
+	}
+	err := r.ask(ctx, asked, dc, o, func(p, c int, reply *decoder.Reply) error {
 		t := &trials[p*len(conds)+c]
 		if len(conds[c].edits) == 0 && slices.ContainsFunc(reply.LogProb, func(x float64) bool { return x != x }) {
 			return fmt.Errorf("prompt %s: %w", t.Prompt, errNotFinite("the unmodified model's log-probabilities are"))

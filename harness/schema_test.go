@@ -70,6 +70,11 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 		return ask(ctx, p, c, o, emit)
 	}
 	out := map[string][]byte{}
+	further := tinyOptions(t, 2)
+	further.Stages, further.Detectors = []string{StageDetect}, []string{"qr_cal", "logit_attr"}
+	further.DetectPrompts, further.AgreementPrompts = nil, shifted(t, 2)
+	_, r := runStudy(t, further)
+	out["detectors"] = readFile(t, r.Path)
 	if res, err := s.Run(context.Background()); err != nil || !res.Failed() {
 		t.Fatalf("got %v, want failed trials", err)
 	} else {
@@ -79,7 +84,7 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 		_, r := runStudy(t, o)
 		out[name] = readFile(t, r.Path)
 	}
-	_, r := runStudy(t, full)
+	_, r = runStudy(t, full)
 	out["study"] = readFile(t, r.Path)
 	return out
 }

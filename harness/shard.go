@@ -74,6 +74,8 @@ func (o *Options) checkShard() error {
 	case len(o.Stages) > 1:
 		return usagef("detect first (and merge its parts), then `headscope knockout MODEL --heads RESULT --shard "+o.Shard.String()+"`",
 			"shard %s of a study of %d stages: what the second asks rests on the whole first", o.Shard, len(o.Stages))
+	case o.AgreementPrompts != nil:
+		return usagef("leave one of them out", "shard %s with the agreement stage: its knock-outs rest on the whole detection", o.Shard)
 	case o.Out == "":
 		return usagef("name a folder with --out", "shard %s without a folder to write to", o.Shard)
 	}
@@ -99,7 +101,7 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 		return nil, err
 	}
 	run = &ShardRun{Path: s.TrialsPath()}
-	stages := []string{StageRepeat, StageDetect}
+	stages := []string{StageRepeat, StageDetect, StageObserve, StageCausal}
 	stages = append(stages, testStages[:]...)
 	for _, stage := range append(stages, StageVariants) {
 		trials := e.trials[stage]

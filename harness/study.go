@@ -19,12 +19,14 @@ type Study struct {
 
 	o                *Options
 	prompts, detects []*Prompt // with a needle; detects is prompts in an in-sample study
+	agrees           []*Prompt // of the agreement stage
 	variants         []*Prompt // of the tested prompts, without one
 	cost             Cost
 	start            time.Time
 	ask              askFunc
 	trace            traceFunc
 	headMeans        meansFunc
+	see              observeFunc
 }
 
 // Cost is what a study will compute, as far as it is known before heads are detected.
@@ -41,7 +43,7 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Study{o: &o, start: start, ask: o.Model.Ask, trace: o.Model.Trace, headMeans: o.Model.HeadMeans}
+	s := &Study{o: &o, start: start, ask: o.Model.Ask, trace: o.Model.Trace, see: o.Model.Observe, headMeans: o.Model.HeadMeans}
 	spec, tok := &o.Checkpoint.Spec, o.Checkpoint.Tokenizer
 	all, err := o.Prompts.Tokenize(spec, tok, o.MaxNew)
 	if err != nil {
@@ -54,6 +56,12 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 			return nil, err
 		}
 		s.detects, _ = byVariant(all)
+	}
+	if o.AgreementPrompts != nil {
+		if all, err = o.AgreementPrompts.Tokenize(spec, tok, o.MaxNew); err != nil {
+			return nil, err
+		}
+		s.agrees, _ = byVariant(all)
 	}
 	if err := s.chooseModes(); err != nil {
 		return nil, err
@@ -118,7 +126,7 @@ func (s *Study) count() error {
 	}
 	if s.Plan.Detect != nil {
 		c.DetectPrompts = len(s.detects)
-		c.Trials += len(s.detects)
+		c.Trials += len(s.detects)*(1+len(s.Plan.Detect.furtherStages())) + len(s.agrees)
 	}
 	for _, x := range s.Plan.experiments() {
 		conds, err := s.standInConditions(x)
@@ -138,10 +146,13 @@ func (s *Study) count() error {
 
 // open takes the run's trials file, where one is written, and sorts its prompts.
 func (s *Study) open() (*runner, *evidence, error) {
-	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace, headMeans: s.headMeans}
+	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace, see: s.see, headMeans: s.headMeans}
 	spec := &s.o.Checkpoint.Spec
 	shape := Shape{spec.Layers, spec.Heads, spec.KVHeads}
 	records := recordsOf(append(slices.Clone(s.prompts), s.variants...), s.detects, s.o.DetectPrompts == nil)
+	for _, p := range s.agrees {
+		records = append(records, recordOf(p, setAgreement))
+	}
 	e := newEvidence(s.Plan, shape, records)
 	if s.o.Out == "" {
 		return r, e, nil
@@ -198,12 +209,20 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 		if e.trials[StageDetect], err = r.run(ctx, st); err != nil {
 			return err
 		}
+		if err := s.scoreHeads(ctx, r, e); err != nil {
+			return err
+		}
 		if !part { // of the detect stage alone: its heads are found in the merged trials
 			d, err := e.detection()
 			if err != nil {
 				return err
 			}
 			best = d.Heads
+		}
+		if s.Plan.Agreement != nil {
+			if e.trials[StageAgreement], err = r.agree(ctx, e, s.agrees); err != nil {
+				return err
+			}
 		}
 	}
 	for _, x := range s.Plan.experiments() {
@@ -212,8 +231,10 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 			return err
 		}
 		if len(conds) > 0 {
-			if e.trials[StageMeans], err = r.means(ctx, s.detects, s.prompts, conds); err != nil {
+			if means, err := r.means(ctx, s.detects, s.prompts, conds); err != nil {
 				return err
+			} else if means != nil {
+				e.trials[StageMeans] = means
 			}
 			for i, t := range e.baseline() {
 				s.prompts[i].draft = t.Greedy

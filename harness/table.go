@@ -82,6 +82,8 @@ func (r *Result) writeDetection(out *printer, v View) {
 		out.grid(rows, v.Markdown)
 	}
 	out.line("")
+	r.writeDetectors(out, v)
+	r.writeAgreement(out, v)
 }
 
 // conditionRows is the table of conditions, by the plan's primary outcome.

@@ -30,6 +30,10 @@ type Trial struct {
 	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
 	Example   *Example        `json:"example,omitempty"`
 	Means     *TrialMeans     `json:"means,omitempty"`
+
+	HeadScores map[string]floats `json:"head_scores,omitempty"` // by detector, [layers*heads]: this prompt's
+	Curves     map[string]floats `json:"curves,omitempty"`      // by ranking: drop of sum_logprob without its best heads, by their number
+	Unscored   map[string]string `json:"unscored,omitempty"`    // by detector: why it has no score of this prompt
 }
 
 // TrialRepeat is what a sequence of random tokens, written twice, showed: mean attention of the second copy's rows, [layers*heads].

@@ -62,11 +62,13 @@ func (e *experimentFlags) runKnockout(ctx context.Context, a *app, ref string, k
 func detectVerb() *verb {
 	return &verb{
 		name: "detect", operands: "MODEL", summary: "score every head and list the retrieval heads",
-		details: "Detectors: argmax_last, argmax_code, mass_last, copy_tf. --edit applies while detecting.",
+		details: "Every detection scores argmax_last, mass_last, argmax_code, copy_tf, write_norm, induction, duplicate and prev_token; --detectors adds others\n(docs/detectors.md). --edit applies while detecting.",
 		flags: func(fs *pflag.FlagSet) action {
 			var e experimentFlags
 			e.add(fs)
 			e.addDetect(fs)
+			fs.BoolVar(&e.agreement, "agreement", false, "hold every detector against the causal map of a third set of prompts: AUPRC, knock-out curves")
+			fs.StringVar(&e.agreementPrompts, "agreement-prompts", "", "prompt FILE that the causal map is of; implies --agreement")
 			e.editFlags.add(fs, "in force while detecting")
 			return func(ctx context.Context, a *app, operands []string) error {
 				if err := operandsOf("detect", operands, "MODEL"); err != nil {

@@ -10,10 +10,11 @@ import (
 type probeMode int
 
 const (
-	probeNone   probeMode = iota
-	probeStats            // argmax, gap of the two largest weights, mass on spans
-	probeRows             // whole rows
-	probeScores           // whole rows before the softmax, hidden keys far below any other
+	probeNone    probeMode = iota
+	probeStats             // argmax, gap of the two largest weights, mass on spans
+	probeRows              // whole rows
+	probeScores            // whole rows before the softmax, hidden keys far below any other
+	probeObserve           // reduced rows and what the heads write, see observe
 )
 
 // blockVariant is one compiled kind of prefill block.
@@ -28,19 +29,21 @@ type blockVariant struct {
 // prefillBlock builds one decoder layer over whole sequences.
 //
 // Arguments: x [B, T, hidden] (donated), cos and sin [T, planes], window [] int32, the edit inputs, then with a probe rows
-// [B, P] int32 and with probeStats spans [B, P, S, 2] int32, with norms the sequences' lengths [B] int32, then the layer's weights.
+// [B, P] int32 and with probeStats spans [B, P, S, 2] int32 (with probeObserve spans [B, S, 2] int32 and directions [B, P, hidden]), with
+// norms the sequences' lengths [B] int32, then the layer's weights.
 //
 // Results: x [B, T, hidden]; k, v [B, KV, T, D], k after bias and before rotation; then the probe's: argmax [B, H, P] int32,
-// gap [B, H, P], mass [B, H, P, S], write [B, H, P], or rows [B, H, P, T]; then the taps' q before and after rotation [B, T, H, D], k
-// after rotation [B, KV, T, D] and z [B, T, H, D], what the output projection reads; then z, if asked for alone; then the planes' norms of
-// q [B, H, planes+1] and k [B, KV, planes+1]; then, with donors, the heads' means [B, H, D].
+// gap [B, H, P], mass [B, H, P, S], write [B, H, P], or rows [B, H, P, T], or those of observe; then the taps' q before and after rotation
+// [B, T, H, D], k after rotation [B, KV, T, D] and z [B, T, H, D], what the output projection reads; then z, if asked for alone; then the
+// planes' norms of q [B, H, planes+1] and k [B, KV, planes+1]; then, with donors, the heads' means [B, H, D].
 func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 	return func(args []*Node) []*Node {
 		in := &nodeReader{args}
 		x, cos, sin, window := in.next(), in.next(), in.next(), in.next()
 		edits := in.edits(c, variant.edits, false)
 		rows := in.optional(variant.probe != probeNone)
-		spans := in.optional(variant.probe == probeStats)
+		spans := in.optional(variant.probe == probeStats || variant.probe == probeObserve)
+		toward := in.optional(variant.probe == probeObserve)
 		lengths := in.optional(variant.norms)
 		w := in.weights(c)
 
@@ -57,7 +60,10 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		x = c.layerOutput(x, h, z, w)
 
 		out := []*Node{x, k, v}
-		if rows != nil {
+		switch {
+		case variant.probe == probeObserve:
+			out = append(out, c.observe(edits, queries, keys, z, w, observeNodes{rows, spans, toward, window})...)
+		case rows != nil:
 			out = append(out, c.probe(edits, queries, keys, probeNodes{variant.probe, rows, spans, window})...)
 		}
 		if variant.probe == probeStats {

@@ -48,10 +48,12 @@ type unit struct {
 type probeInputs struct {
 	mode  probeMode
 	rows  []int32 // [B*P]
-	spans []int32 // [B*P*S*2], probeStats
+	spans []int32 // [B*P*S*2], probeStats; [B*S*2], probeObserve
 	p, s  int
 
-	rowsT, spansT *tensors.Tensor
+	toward []float32 // [B*P*hidden], probeObserve
+
+	rowsT, spansT, towardT *tensors.Tensor
 }
 
 // probeOutput is what one layer's probe returned, flat as the program has it.
@@ -60,6 +62,9 @@ type probeOutput struct {
 	gap, mass []float32 // [B, H, P], [B, H, P, S]
 	write     []float32 // [B, H, P]
 	rows      []float32 // [B, H, P, T]
+
+	far          []int32   // [B, H, P]
+	direct, from []float32 // [B, H, P], [B, H, P, S]
 }
 
 // tapOutput is what one layer's taps returned, flat as the program has it, and the residual after the layer [B, T, hidden].
@@ -76,8 +81,8 @@ func (u *unit) free() {
 	}
 	u.kv = nil
 	if u.probe != nil {
-		free(u.probe.rowsT, u.probe.spansT)
-		u.probe.rowsT, u.probe.spansT = nil, nil
+		free(u.probe.rowsT, u.probe.spansT, u.probe.towardT)
+		u.probe.rowsT, u.probe.spansT, u.probe.towardT = nil, nil, nil
 	}
 }
 
@@ -170,15 +175,9 @@ func (m *Model) startUnit(u *unit) error {
 	if u.rows != nil {
 		u.hidden = make([][]float32, m.Spec.Layers)
 	}
-	if p := u.probe; p != nil {
-		var err error
-		if p.rowsT, err = m.be.ints(p.rows, u.b(), p.p); err != nil {
+	if u.probe != nil {
+		if err := m.uploadProbe(u.probe, u.b()); err != nil {
 			return err
-		}
-		if p.mode == probeStats {
-			if p.spansT, err = m.be.ints(p.spans, u.b(), p.p, p.s, 2); err != nil {
-				return err
-			}
 		}
 	}
 	for _, ids := range u.ids {
@@ -191,6 +190,22 @@ func (m *Model) startUnit(u *unit) error {
 	}
 	var err error
 	u.x, err = m.embedRows(u.ids, u.t)
+	return err
+}
+
+// uploadProbe uploads what a probe asks.
+func (m *Model) uploadProbe(p *probeInputs, b int) (err error) {
+	if p.rowsT, err = m.be.ints(p.rows, b, p.p); err != nil {
+		return err
+	}
+	switch p.mode {
+	case probeStats:
+		p.spansT, err = m.be.ints(p.spans, b, p.p, p.s, 2)
+	case probeObserve:
+		if p.spansT, err = m.be.ints(p.spans, b, p.s, 2); err == nil {
+			p.towardT, err = m.be.floats(p.toward, dtypes.Float32, b, p.p, m.Spec.Hidden)
+		}
+	}
 	return err
 }
 
@@ -242,8 +257,11 @@ func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) e
 	args := append([]any{first, table.cos, table.sin, window}, edits.args(nil)...)
 	if u.probe != nil {
 		args = append(args, u.probe.rowsT)
-		if u.probe.mode == probeStats {
+		if u.probe.mode == probeStats || u.probe.mode == probeObserve {
 			args = append(args, u.probe.spansT)
+		}
+		if u.probe.mode == probeObserve {
+			args = append(args, u.probe.towardT)
 		}
 	}
 	if u.norms {
@@ -308,6 +326,11 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		}
 		u.probed[l] = p
 		rest = rest[4:]
+	case probeObserve:
+		if u.probed[l], err = readObserve(rest); err != nil {
+			return err
+		}
+		rest = rest[observeOutputs:]
 	case probeRows, probeScores:
 		if u.probed[l].rows, err = floatsOf(rest[0]); err != nil {
 			return err
@@ -382,6 +405,21 @@ func (u *unit) lengths() []int32 {
 		out[i] = int32(len(ids))
 	}
 	return out
+}
+
+// readObserve reads what observe returned.
+func readObserve(out []*tensors.Tensor) (p probeOutput, err error) {
+	for i, to := range map[int]*[]int32{0: &p.argmax, 2: &p.far} {
+		if *to, err = intsOf(out[i]); err != nil {
+			return p, err
+		}
+	}
+	for i, to := range map[int]*[]float32{1: &p.gap, 3: &p.mass, 4: &p.direct, 5: &p.from} {
+		if *to, err = floatsOf(out[i]); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
 }
 
 // keepHidden copies the residual at the unit's rows after layer l to the host.
