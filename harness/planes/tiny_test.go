@@ -61,10 +61,10 @@ func promptLines(t *testing.T, n int) []byte {
 	for i := range n {
 		answer := fmt.Sprintf("K%dQ", i)
 		needle := "The code is " + answer + "."
-		text := "The sea is far. " + needle + " " + strings.Repeat("The sun is warm. ", i+1) + "What is the code?"
+		text := "The sea is far. " + needle + " The word is R7W." + " " + strings.Repeat("The sun is warm. ", i+1) + "What is the code?"
 		line, err := json.Marshal(map[string]any{
 			"id": fmt.Sprint("p", i), "text": text + " The code is", "needle": [2]int{16, 16 + len(needle)},
-			"question": [2]int{len(text) - len("What is the code?"), len(text)}, "answer": answer,
+			"question": [2]int{len(text) - len("What is the code?"), len(text)}, "answer": answer, "decoys": []any{map[string]any{"answer": "R7W", "span": [2]int{strings.Index(text, "R7W"), strings.Index(text, "R7W") + 3}}},
 		})
 		if err != nil {
 			t.Fatal(err)
