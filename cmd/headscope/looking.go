@@ -98,13 +98,13 @@ func headsOf(text string) ([]decoder.Head, error) {
 	return r, nil
 }
 
-// sayDone shows how many prompts are done, on a line every half minute or so.
+// sayDone says how far a run is, on a line every half minute or so.
 func (a *app) sayDone() func(done, of int) {
 	last := time.Now()
 	return func(done, of int) {
 		if time.Since(last) >= logEvery && done < of {
 			last = time.Now()
-			a.note("%d of %d prompts", done, of)
+			a.note("%d of %d steps done", done, of)
 		}
 	}
 }
