@@ -52,56 +52,70 @@ func (m *Model) fillDonors(ctx context.Context, p *Prompt, conds []*condition) e
 	if len(p.Donor) == 0 {
 		return fmt.Errorf("edit patch: the prompt has no donor")
 	}
-	var donor, plain []int // layers
+	shift := len(p.Donor) - p.scopeLength()
+	first, last := len(p.Donor), 0 // rows of the donor that are wanted
+	var plain []int                // layers of the prompt's own run
 	for _, g := range given {
-		if g.path == nil {
-			donor = append(donor, g.layer)
-		} else {
-			donor, plain = append(donor, g.path.source.Layer), append(plain, g.path.source.Layer, g.layer-1)
+		from, to := g.sourceRows()
+		switch {
+		case from >= to:
+			return fmt.Errorf("edit of L%dH%d: its rows begin at %d, the prompt has %d", g.layer, g.head, from, p.scopeLength())
+		case from+shift < 0:
+			return fmt.Errorf("edit patch: the donor of %d tokens has no row for row %d of %d", len(p.Donor), from, p.scopeLength())
+		}
+		first, last = min(first, from+shift), max(last, to+shift)
+		if g.path != nil {
+			plain = append(plain, g.path.source.Layer, g.layer-1)
 		}
 	}
-	tr, err := m.traceLayers(ctx, p.Donor, donor)
+	rows := make([]int, last-first)
+	for i := range rows {
+		rows[i] = first + i
+	}
+	tr, err := m.Trace(ctx, &Prompt{IDs: p.Donor}, nil, TraceOptions{Hidden: -1, Heads: rows})
 	if err != nil {
 		return fmt.Errorf("donor: %w", err)
 	}
+	from := donorRows{tr.Heads, first - shift}
 	var own *Trace
 	if len(plain) > 0 {
-		if own, err = m.traceLayers(ctx, p.IDs, plain); err != nil {
+		slices.Sort(plain)
+		if own, err = m.Trace(ctx, &Prompt{IDs: p.IDs}, nil, TraceOptions{Hidden: -1, QK: slices.Compact(plain)}); err != nil {
 			return err
 		}
 	}
 	for _, g := range given {
-		if err := m.fillDonor(p, g, tr, own); err != nil {
+		if err := m.fillDonor(p, g, from, own); err != nil {
 			return fmt.Errorf("edit of L%dH%d: %w", g.layer, g.head, err)
 		}
 	}
 	return nil
 }
 
-func (m *Model) traceLayers(ctx context.Context, ids []int32, layers []int) (*Trace, error) {
-	slices.Sort(layers)
-	return m.Trace(ctx, &Prompt{IDs: ids}, nil, TraceOptions{Hidden: -1, QK: slices.Compact(layers)})
+// sourceRows are the rows, of the prompt, whose outputs in the donor's run the head needs.
+func (g *givenHead) sourceRows() (from, to int) {
+	if g.path != nil {
+		return g.path.rows.Lo, g.path.rows.Hi
+	}
+	return g.from, g.to
 }
 
-// fillDonor takes a head's vectors from the donor's run, or works them out from it and the prompt's own, whose rows are aligned at the end.
-func (m *Model) fillDonor(p *Prompt, g givenHead, donor, own *Trace) error {
-	shift := len(p.Donor) - p.scopeLength()
-	from, to := g.from, g.to
-	if g.path != nil {
-		from, to = g.path.rows.Lo, g.path.rows.Hi
-	}
-	switch {
-	case from >= to:
-		return fmt.Errorf("the rows begin at %d, the prompt has %d", from, p.scopeLength())
-	case from+shift < 0:
-		return fmt.Errorf("the donor of %d tokens has no row for row %d of %d", len(p.Donor), from, p.scopeLength())
-	}
+// donorRows are head outputs of a donor's run: by layer, [rows, heads, headDim]; the first is of row `first` of the prompt, whose rows are
+// aligned with the donor's at the end.
+type donorRows struct {
+	z     [][]float32
+	first int
+}
+
+// fillDonor takes a head's vectors from the donor's run, or works them out from it and the prompt's own.
+func (m *Model) fillDonor(p *Prompt, g givenHead, donor donorRows, own *Trace) error {
 	width, d := m.cfg.heads*m.cfg.headDim, m.cfg.headDim
 	of := func(z []float32, row, head int) []float32 { return z[row*width+head*d:][:d] }
+	from, to := g.sourceRows()
 	g.first, g.vectors = int32(g.from), nil
 	if g.path == nil {
-		for r := from + shift; r < to+shift; r++ {
-			g.vectors = append(g.vectors, of(donor.QK[g.layer].Z, r, g.head)...)
+		for r := from; r < to; r++ {
+			g.vectors = append(g.vectors, of(donor.z[g.layer], r-donor.first, g.head)...)
 		}
 		return nil
 	}
@@ -109,7 +123,7 @@ func (m *Model) fillDonor(p *Prompt, g givenHead, donor, own *Trace) error {
 	z := own.QK[source.Layer].Z
 	patched := slices.Clone(z)
 	for r := from; r < to; r++ {
-		copy(of(patched, r, source.Index), of(donor.QK[source.Layer].Z, r+shift, source.Index))
+		copy(of(patched, r, source.Index), of(donor.z[source.Layer], r-donor.first, source.Index))
 	}
 	out, err := m.pathOutput(g, len(p.IDs), own.QK[g.layer-1].Residual, [2][]float32{z, patched})
 	if err != nil {
