@@ -64,51 +64,43 @@ func (m *Means) of(h Head, c RowClass, headDim int) ([]float32, error) {
 	return rows[i*headDim:][:headDim], nil
 }
 
-// meanBytes bounds what is on the host at a time while means are computed; a pass has as many layers traced as fit.
+// meanBytes bounds what is on the host at a time while means are computed; a pass hands out as many rows as fit.
 const meanBytes = 1 << 30
 
 // HeadMeans runs the unmodified model on the prompts, each with its answer, and returns the mean output of each head by row class, every
 // row of every prompt counting once. Prompts need Needle and, for their question's class, Question. Sums are float64, in the order given.
 func (m *Model) HeadMeans(ctx context.Context, prompts []*Prompt, hs []Head) (*Means, error) {
-	layers := map[int][]Head{}
 	for _, h := range hs {
 		if h.Layer < 0 || h.Layer >= m.Spec.Layers || h.Index < 0 || h.Index >= m.Spec.Heads {
 			return nil, fmt.Errorf("head %s does not exist", h)
 		}
-		layers[h.Layer] = append(layers[h.Layer], h)
 	}
 	sums := classSums{d: m.cfg.headDim, n: map[RowClass]int{}, of: map[Head]map[RowClass][]float64{}}
 	for _, p := range prompts {
-		if err := m.addMeans(ctx, p, layers, &sums); err != nil {
+		if err := m.addMeans(ctx, p, hs, &sums); err != nil {
 			return nil, err
 		}
 	}
 	return sums.means(hs), nil
 }
 
-func (m *Model) addMeans(ctx context.Context, p *Prompt, layers map[int][]Head, sums *classSums) error {
-	q := &Prompt{IDs: slices.Concat(p.IDs, p.Answer), Question: p.Question, Needle: p.Needle, scopeT: len(p.IDs)}
-	var order []int
-	for l := range layers {
-		order = append(order, l)
+func (m *Model) addMeans(ctx context.Context, p *Prompt, hs []Head, sums *classSums) error {
+	width := m.cfg.heads * m.cfg.headDim
+	rows := make([]int, len(p.IDs)+len(p.Answer))
+	for r := range rows {
+		rows[r] = r
+		sums.n[p.classOf(r)]++
 	}
-	slices.Sort(order)
-	rowBytes := 4 * (m.cfg.headDim*(3*m.cfg.heads+3*m.cfg.kv) + m.Spec.Hidden) // of a traced layer
-	for part := range slices.Chunk(order, max(1, meanBytes/(rowBytes*len(q.IDs)))) {
-		tr, err := m.traceLayers(ctx, q.IDs, part)
+	for part := range slices.Chunk(rows, max(1, meanBytes/(4*width*m.Spec.Layers))) {
+		tr, err := m.Trace(ctx, &Prompt{IDs: p.IDs, Answer: p.Answer}, nil, TraceOptions{Hidden: -1, Heads: part})
 		if err != nil {
 			return err
 		}
-		for _, l := range part {
-			for r := range q.IDs {
-				for _, h := range layers[l] {
-					sums.add(h, q.classOf(r), tr.QK[l].Z[(r*m.cfg.heads+h.Index)*m.cfg.headDim:])
-				}
+		for i, r := range part {
+			for _, h := range hs {
+				sums.add(h, p.classOf(r), tr.Heads[h.Layer][i*width+h.Index*m.cfg.headDim:])
 			}
 		}
-	}
-	for r := range q.IDs {
-		sums.n[q.classOf(r)]++
 	}
 	return nil
 }
