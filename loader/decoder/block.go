@@ -62,7 +62,7 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		out := []*Node{x, k, v}
 		switch {
 		case variant.probe == probeObserve:
-			out = append(out, c.observe(edits, queries, keys, z, w, observeNodes{rows, spans, toward, window})...)
+			out = append(out, c.observe(edits, queries, keys, observeNodes{probeNodes{variant.probe, rows, spans, window}, toward, z, w})...)
 		case rows != nil:
 			out = append(out, c.probe(edits, queries, keys, probeNodes{variant.probe, rows, spans, window})...)
 		}

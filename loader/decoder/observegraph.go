@@ -8,9 +8,14 @@ import (
 	"github.com/headscope/headscope/loader"
 )
 
-// observeNodes are what an observation asks of a block: rows [B, P] int32, spans of keys [B, S, 2] int32, and for each row the direction
-// of the residual stream that writes are measured along, [B, P, hidden] float32.
-type observeNodes struct{ rows, spans, toward, window *Node }
+// observeNodes are what an observation is asked: a probe's rows [B, P] int32 and spans of keys, here [B, S, 2] int32, and for each row the
+// direction of the residual stream that writes are measured along, [B, P, hidden] float32; and what of the layer it reads.
+type observeNodes struct {
+	probeNodes
+	toward *Node
+	z      *Node // [B, T, H, D], the heads' outputs
+	w      layerNodes
+}
 
 // observeOutputs is how many results observe returns.
 const observeOutputs = 6
@@ -18,7 +23,7 @@ const observeOutputs = 6
 // observe computes the attention rows in.rows anew and reduces them. Results, float32 but for the positions (int32): the largest
 // weight's key [B, H, P], its lead over the second, the largest weight's key but for key 0, masses on spans [B, H, P, S]; then along
 // in.toward the whole write of each head [B, H, P], and what it writes from the keys of each span [B, H, P, S].
-func (c *blockConfig) observe(e *editNodes, q headQueries, k headKeys, z *Node, w layerNodes, in observeNodes) []*Node {
+func (c *blockConfig) observe(e *editNodes, q headQueries, k headKeys, in observeNodes) []*Node {
 	b, p, t := in.rows.Shape().Dim(0), in.rows.Shape().Dim(1), k.k.Shape().Dim(2)
 	g := in.rows.Graph()
 	grouped := Softmax(c.visibleScores(e, headQueries{q: gatherRows(q.q, in.rows), pos: in.rows}, k, in.window), -1) // [B, KV, G, P, T]
@@ -36,8 +41,8 @@ func (c *blockConfig) observe(e *editNodes, q headQueries, k headKeys, z *Node, 
 	inside := ConvertDType(LogicalAnd(GreaterOrEqual(key, lo), LessThan(key, hi)), dtypes.Float32)
 	onSpans := func(x *Node) *Node { return DotGeneral(x, []int{3}, []int{0}, inside, []int{2}, []int{0}) }
 
-	zRows := gatherRows(z, in.rows)
-	u := c.headDirections(in.toward, zRows, w) // [B, P, H, D]
+	zRows := gatherRows(in.z, in.rows)
+	u := c.headDirections(in.toward, zRows, in.w) // [B, P, H, D]
 	direct := TransposeAllDims(ReduceSum(Mul(ConvertDType(zRows, dtypes.Float32), u), -1), 0, 2, 1)
 	along := DotGeneral(c.groupHeads(u), []int{4}, []int{0, 1}, ConvertDType(k.v, dtypes.Float32), []int{3}, []int{0, 1})
 	parts := onSpans(Reshape(Mul(grouped, along), b, c.heads, p, t))
