@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/harness"
-	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
 )
 
@@ -88,14 +87,14 @@ func headsOf(text string) ([]decoder.Head, error) {
 	if text == "" {
 		return nil, nil
 	}
-	if r, err := heads.ParseRanking(text); err == nil {
-		return r, nil
-	}
-	r, err := heads.ReadRanking(text)
+	d, err := listOf(text)
 	if err != nil {
-		return nil, advise(fmt.Errorf("--heads: %w", err), "give L18H6,L8H0 or a file with a list")
+		return nil, err
 	}
-	return r, nil
+	if d.KV || d.Detectors[0].Heads == nil {
+		return nil, &usageError{fmt.Errorf("--heads %s: a list of key/value heads, want query heads", d.Path), "give L18H6,L8H0 or a file with such a list"}
+	}
+	return d.Detectors[0].Heads, nil
 }
 
 // sayDone says how far a run is, on a line every half minute or so.

@@ -102,6 +102,34 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
+// TestTraceDocuments: the script runs every command of docs/frequencies.md and docs/trace.md, on heads that the tiny model has and with
+// prompts that fit it.
+func TestTraceDocuments(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join("testdata", "script", "trace.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, page := range []string{"frequencies.md", "trace.md"} {
+		doc, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.NewReplacer("DIR", "tiny", "L18H6", "L1H1", "L20H3", "L2H3", "L15H3", "L0H3", "slow16", "slow8").Replace(string(doc))
+		for line := range strings.Lines(text) {
+			if command, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/"); ok {
+				n++
+				if !strings.Contains(string(script), "exits 0 "+command) {
+					t.Errorf("%s: %s is not run", page, command)
+				}
+			}
+		}
+	}
+	if n < 8 {
+		t.Errorf("got %d commands", n)
+	}
+}
+
 func writeTiny(dir string) error {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return err
