@@ -70,7 +70,11 @@ func (r *Recipe) check() error {
 		if p.Mix.Facts < 2 {
 			return fmt.Errorf("recipe: phase %d: %d facts: want 2 or more", i, p.Mix.Facts)
 		}
-		if least := leastLength(p.Mix.Facts); p.Length < least || p.Length > r.Model.Window {
+		least := leastLength(p.Mix.Facts)
+		if p.Mix.Repeat == 1 {
+			least = leastRepeated
+		}
+		if p.Length < least || p.Length > r.Model.Window {
 			return fmt.Errorf("recipe: phase %d: length %d: want %d to the window of %d", i, p.Length, least, r.Model.Window)
 		}
 	}
@@ -123,15 +127,18 @@ func (s Shape) spec(vocab int) (*loader.Spec, error) {
 
 // Needle is the recipe of the embedded model, which has seed 1.
 func Needle(seed uint64) Recipe {
-	main := Mix{Repeat: 0.3, Language: 0.01, Facts: 5, Asked: 0.5}
+	all := len(codeWords) + len(places)
+	main := Mix{Repeat: 0.3, Kinds: all, Language: 0.01, Facts: 5, Asked: 0.5}
+	again := func(kinds int) Mix { return Mix{Repeat: 1, Kinds: kinds, Language: main.Language, Facts: 2} }
 	return Recipe{
 		Model:    Shape{Layers: 2, Heads: 8, KVHeads: 4, HeadDim: 32, Hidden: 64, Intermediate: 128, Window: 160, Theta: 10000},
-		Optimise: Optimise{Rate: 3e-3, WarmUp: 100, Beta1: 0.9, Beta2: 0.98, Eps: 1e-8, Decay: 0.1, Clip: 1},
+		Optimise: Optimise{Rate: 5e-3, WarmUp: 100, Beta1: 0.9, Beta2: 0.98, Eps: 1e-8, Decay: 0.1, Clip: 1},
 		Phases: []Phase{
-			{Until: 700, Length: 48, Batch: 32, Mix: Mix{Repeat: 1, Language: main.Language, Facts: 2}},
-			{Until: 1400, Length: 80, Batch: 24, HeadPrice: 0.002, Mix: main},
+			{Until: 300, Length: 48, Batch: 32, Mix: again(16)},
+			{Until: 600, Length: 48, Batch: 32, Mix: again(all)},
+			{Until: 1600, Length: 80, Batch: 24, HeadPrice: 0.002, Mix: main},
 			{Length: 160, Batch: 16, HeadPrice: 0.002, Mix: main},
 		},
-		Steps: 1800, Seed: seed,
+		Steps: 2200, Seed: seed,
 	}
 }

@@ -10,6 +10,7 @@ import (
 // Mix says what training sequences are made of.
 type Mix struct {
 	Repeat   float64 `json:"repeat"`   // share of sequences that are random tokens said twice
+	Kinds    int     `json:"kinds"`    // how many words those are of: code words, then places
 	Language float64 `json:"language"` // weight of a token that is neither of a code nor of the second copy
 	Facts    int     `json:"facts"`    // most needles of a text; at least two
 	Asked    float64 `json:"asked"`    // share of texts that ask before they answer
@@ -26,28 +27,43 @@ type Sequence struct {
 // Sequence draws a sequence of length n.
 func (t *Task) Sequence(rng *rand.Rand, mix Mix, n int) Sequence {
 	if rng.Float64() < mix.Repeat {
-		return t.repeated(rng, n)
+		return t.repeated(rng, mix, n)
 	}
 	return t.questions(rng, mix, n)
 }
 
-// repeated is a run of random code words and places, twice: the second copy can only be foretold by looking back.
-func (t *Task) repeated(rng *rand.Rand, n int) Sequence {
-	ids := make([]int32, 8+rng.IntN((n-1)/2-7))
-	for i := range ids {
-		if w := rng.IntN(len(codeWords) + len(places)); w < len(codeWords) {
-			ids[i] = t.ids[" "+codeWords[w]]
+// leastRepeated is the shortest sequence of repeated runs.
+const leastRepeated = 32
+
+// repeated is a run of 4 to 12 random code words and places, again and again, with other words between: all but its first copy can be
+// foretold by looking back, and the distance varies, so that only the words themselves tell where.
+func (t *Task) repeated(rng *rand.Rand, mix Mix, n int) Sequence {
+	run := make([]int32, 4+rng.IntN(9))
+	for i, w := range rng.Perm(mix.Kinds)[:len(run)] {
+		if w < len(codeWords) {
+			run[i] = t.ids[" "+codeWords[w]]
 		} else {
-			ids[i] = t.ids[" "+places[w-len(codeWords)]]
+			run[i] = t.ids[" "+places[w-len(codeWords)]]
 		}
 	}
-	size := len(ids)
-	ids = append(append([]int32{begin}, ids...), ids...)
-	weights := make([]float32, len(ids))
-	for i := size + 1; i < len(ids)-1; i++ {
-		weights[i] = 1
+	ids, weights := []int32{begin}, []float32(nil)
+	for first := true; len(ids) <= n; first = false {
+		for range rng.IntN(n / 5) {
+			ids = append(ids, firstWord+int32(rng.IntN(len(t.words))))
+		}
+		for len(weights) < len(ids) { // up to the run's first word, which nothing foretells
+			weights = append(weights, float32(mix.Language))
+		}
+		ids = append(ids, run...)
+		for range run[1:] {
+			w := float32(1)
+			if first {
+				w = float32(mix.Language)
+			}
+			weights = append(weights, w)
+		}
 	}
-	return cut(ids, weights, n)
+	return cut(ids[:n+1], weights[:n], n)
 }
 
 // leastLength is the shortest sequence that holds so many facts and a question about one.

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	every   = 100 // steps between two reports
+	every   = 50 // steps between two reports
 	prompts = 40  // of a prompt set
 	tokens  = 128 // of a prompt, at most
 	asked   = 200 // prompts at each depth, for the recall that is printed
