@@ -20,6 +20,9 @@ const (
 	stepKey   = "step"
 )
 
+// gatesName is the tensor of a checkpoint that holds the gates, [layers, heads].
+const gatesName = "gates"
+
 // moments are the prefixes of a checkpoint's tensor names: parameters, first and second moments.
 var moments = []string{"", "first.", "second."}
 
@@ -38,7 +41,13 @@ func (t *Trainer) Save(path string) error {
 		}
 		entries = append(entries, e)
 	}
-	return safetensors.WriteFile(path, entries, map[string]string{recipeKey: string(recipe), stepKey: strconv.Itoa(t.step)})
+	gates := tensors.FromFlatDataAndDimensions(t.gates, t.spec.Layers, t.spec.Heads)
+	defer release(gates)
+	e, err := entry(gatesName, gates, []int{t.spec.Layers, t.spec.Heads})
+	if err != nil {
+		return err
+	}
+	return safetensors.WriteFile(path, append(entries, e), map[string]string{recipeKey: string(recipe), stepKey: strconv.Itoa(t.step)})
 }
 
 func entry(name string, x *tensors.Tensor, shape []int) (safetensors.Entry, error) {
@@ -70,25 +79,38 @@ func (t *Trainer) load(path string) error {
 	for i := range t.state {
 		p := t.stack.Params()[i%len(t.stack.Params())]
 		name := moments[i/len(t.stack.Params())] + p.Views[0].Tensor
-		info, ok := f.Info(name)
-		if !ok || !slices.Equal(info.Shape, p.Shape) || info.DType != safetensors.F32 {
-			return fmt.Errorf("%s: %s: got %s, want F32%v", path, name, info, p.Shape)
-		}
-		raw, err := f.Bytes(name)
+		values, err := read(f, name, p.Shape)
 		if err != nil {
-			return err
-		}
-		values := make([]float32, p.Elements())
-		if err := safetensors.DecodeFloat32(values, raw, safetensors.F32); err != nil {
-			return fmt.Errorf("%s: %s: %w", path, name, err)
+			return fmt.Errorf("%s: %w", path, err)
 		}
 		release(t.state[i])
 		t.state[i] = tensors.FromFlatDataAndDimensions(values, p.Shape...)
 	}
+	if t.gates, err = read(f, gatesName, []int{t.spec.Layers, t.spec.Heads}); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
 	return nil
 }
 
-// Export writes the model as a Hugging Face folder: config.json, model.safetensors, tokenizer.json and tokenizer_config.json.
+// read reads a tensor of float32 of one shape.
+func read(f *safetensors.File, name string, shape []int) ([]float32, error) {
+	info, ok := f.Info(name)
+	if !ok || !slices.Equal(info.Shape, shape) || info.DType != safetensors.F32 {
+		return nil, fmt.Errorf("%s: got %s, want F32%v", name, info, shape)
+	}
+	raw, err := f.Bytes(name)
+	if err != nil {
+		return nil, err
+	}
+	values := make([]float32, len(raw)/4)
+	if err := safetensors.DecodeFloat32(values, raw, safetensors.F32); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return values, nil
+}
+
+// Export writes the model as a Hugging Face folder: config.json, model.safetensors, tokenizer.json and tokenizer_config.json. Gates are
+// multiplied into the weights.
 func (t *Trainer) Export(dir string) error {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return err
@@ -110,9 +132,14 @@ func (t *Trainer) Export(dir string) error {
 			return err
 		}
 	}
+	weights, err := t.weights()
+	if err != nil {
+		return err
+	}
+	defer release(weights...)
 	var entries []safetensors.Entry
 	for i, p := range t.stack.Params() {
-		e, err := entry(p.Views[0].Tensor, t.state[i], p.Shape)
+		e, err := entry(p.Views[0].Tensor, weights[i], p.Shape)
 		if err != nil {
 			return err
 		}

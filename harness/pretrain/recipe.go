@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/headscope/headscope/loader"
 )
@@ -18,7 +19,8 @@ type Recipe struct {
 	Seed     uint64   `json:"seed"`
 }
 
-// Shape is the size of a Llama-type decoder with tied embeddings.
+// Shape is the size of a decoder with tied embeddings: a SmolLM3, which is a Llama whose layers may have a sliding window. Here the first
+// has one and the others have none.
 type Shape struct {
 	Layers       int     `json:"layers"`
 	Heads        int     `json:"heads"`
@@ -28,6 +30,7 @@ type Shape struct {
 	Intermediate int     `json:"intermediate"`
 	Window       int     `json:"window"` // longest sequence
 	Theta        float64 `json:"theta"`
+	Near         int     `json:"near"` // keys that a query of the first layer sees, its own included
 }
 
 // Phase is a part of the run with sequences of one length.
@@ -36,9 +39,8 @@ type Phase struct {
 	Length int `json:"length"` // of a sequence, in tokens
 	Batch  int `json:"batch"`  // sequences of a step
 
-	// HeadPrice times the sum over heads of log(norm of the head's output projection + 0.05) is added to the loss: what few heads can do is
-	// not spread over all, and the others fall idle.
-	HeadPrice float64 `json:"head_price"`
+	// Keep is how many heads of each layer go on, if given: at the phase's start the others are pruned, see prune.go.
+	Keep []int `json:"keep,omitempty"`
 
 	Mix Mix `json:"mix"`
 }
@@ -66,6 +68,9 @@ func (r *Recipe) check() error {
 	for i, p := range r.Phases {
 		if p.Batch <= 0 {
 			return fmt.Errorf("recipe: phase %d: batch %d: want 1 or more", i, p.Batch)
+		}
+		if n := len(p.Keep); n != 0 && (n != r.Model.Layers || slices.Min(p.Keep) < 1) {
+			return fmt.Errorf("recipe: phase %d: keep %v: want 1 head or more of each of %d layers", i, p.Keep, r.Model.Layers)
 		}
 		if p.Mix.Facts < 2 {
 			return fmt.Errorf("recipe: phase %d: %d facts: want 2 or more", i, p.Mix.Facts)
@@ -102,8 +107,11 @@ func (r *Recipe) phaseAt(step int) Phase {
 
 // config is the config.json of the model.
 func (s Shape) config(vocab int) ([]byte, error) {
+	types, rotates := slices.Repeat([]string{"full_attention"}, s.Layers), slices.Repeat([]int{1}, s.Layers)
+	types[0] = "sliding_attention"
 	return json.MarshalIndent(map[string]any{
-		"architectures": []string{"LlamaForCausalLM"}, "model_type": "llama",
+		"architectures": []string{"SmolLM3ForCausalLM"}, "model_type": "smollm3",
+		"use_sliding_window": true, "sliding_window": s.Near, "layer_types": types, "no_rope_layers": rotates,
 		"hidden_size": s.Hidden, "intermediate_size": s.Intermediate, "num_hidden_layers": s.Layers,
 		"num_attention_heads": s.Heads, "num_key_value_heads": s.KVHeads, "head_dim": s.HeadDim,
 		"max_position_embeddings": s.Window, "rope_theta": s.Theta, "vocab_size": vocab,
@@ -131,14 +139,17 @@ func Needle(seed uint64) Recipe {
 	main := Mix{Repeat: 0.3, Kinds: all, Language: 0.01, Facts: 5, Asked: 0.5}
 	again := func(kinds int) Mix { return Mix{Repeat: 1, Kinds: kinds, Language: main.Language, Facts: 2} }
 	return Recipe{
-		Model:    Shape{Layers: 2, Heads: 8, KVHeads: 4, HeadDim: 32, Hidden: 64, Intermediate: 128, Window: 160, Theta: 10000},
+		Model:    Shape{Layers: 2, Heads: 8, KVHeads: 4, HeadDim: 32, Hidden: 64, Intermediate: 128, Window: 160, Theta: 1e6, Near: 4},
 		Optimise: Optimise{Rate: 5e-3, WarmUp: 100, Beta1: 0.9, Beta2: 0.98, Eps: 1e-8, Decay: 0.1, Clip: 1},
 		Phases: []Phase{
-			{Until: 300, Length: 48, Batch: 32, Mix: again(16)},
-			{Until: 600, Length: 48, Batch: 32, Mix: again(all)},
-			{Until: 1600, Length: 80, Batch: 24, HeadPrice: 0.002, Mix: main},
-			{Length: 160, Batch: 16, HeadPrice: 0.002, Mix: main},
+			{Until: 150, Length: 48, Batch: 32, Mix: again(16)},
+			{Until: 300, Length: 48, Batch: 32, Mix: again(all)},
+			{Until: 450, Length: 80, Batch: 24, Mix: main},
+			{Until: 550, Length: 80, Batch: 24, Keep: []int{8, 4}, Mix: main},
+			{Until: 650, Length: 80, Batch: 24, Keep: []int{7, 2}, Mix: main},
+			{Until: 750, Length: 160, Batch: 16, Keep: []int{6, 2}, Mix: main},
+			{Length: 160, Batch: 16, Keep: []int{6, 1}, Mix: main},
 		},
-		Steps: 2200, Seed: seed,
+		Steps: 1200, Seed: seed,
 	}
 }

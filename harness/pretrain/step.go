@@ -1,8 +1,6 @@
 package pretrain
 
 import (
-	"slices"
-
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph" //nolint:revive // graph code reads as formulas
 
@@ -12,44 +10,16 @@ import (
 
 // stepGraph is one step of training.
 //
-// Arguments: ids [B, T] int32, rows and targets [B, P] int32, weights [B, P], price of heads, rate, the two corrections 1/(1-beta^t), then the
-// parameters, their first moments, and their second moments. Results: loss, gradient's norm, then parameters and moments after the step.
+// Arguments: ids [B, T] int32, rows and targets [B, P] int32, weights [B, P], gates [layers, heads], rate, the two corrections
+// 1/(1-beta^t), then the parameters, their first moments, and their second moments. Results: loss, gradient's norm, then parameters and moments after the step.
 func stepGraph(stack *decoder.Trainable, spec *loader.Spec, o Optimise) func([]*Node) []*Node {
 	return func(args []*Node) []*Node {
-		in, price, u, state := scored{args[0], args[1], args[2], args[3]}, args[4], update{o, args[5], args[6], args[7]}, args[8:]
+		in, u, state := scored{args[0], args[1], args[2], args[3]}, update{o, args[5], args[6], args[7]}, args[8:]
 		params := state[:len(stack.Params())]
-		loss, _ := lossGraph(stack, in, params)
-		aim := Add(loss, Mul(headSizes(stack, spec, params), price))
-		norm, after := u.apply(Gradient(aim, params...), state)
+		loss, _ := lossGraph(stack, in, gated(stack, spec, params, args[4]))
+		norm, after := u.apply(Gradient(loss, params...), state)
 		return append([]*Node{loss, norm}, after...)
 	}
-}
-
-// headSizes is the sum over all heads of log(norm of the head's columns of the output projection + 0.05). The logarithm makes it dearer to
-// share a task between two heads than to leave it to one.
-func headSizes(stack *decoder.Trainable, spec *loader.Spec, params []*Node) *Node {
-	var sum *Node
-	for i, p := range stack.Params() {
-		if !slices.ContainsFunc(layers(spec), func(l loader.LayerParams) bool { return l.O.Views[0] == p.Views[0] }) {
-			continue
-		}
-		o := Reshape(params[i], spec.Hidden, spec.Heads, spec.HeadDim)
-		size := ReduceAllSum(Log(AddScalar(Sqrt(AddScalar(ReduceSum(Square(o), 0, 2), tiny)), 0.05)))
-		if sum == nil {
-			sum = size
-		} else {
-			sum = Add(sum, size)
-		}
-	}
-	return sum
-}
-
-func layers(spec *loader.Spec) []loader.LayerParams {
-	out := make([]loader.LayerParams, spec.Layers)
-	for l := range out {
-		out[l] = spec.Params.Layer(l)
-	}
-	return out
 }
 
 // update is AdamW at one step: the rate, and the corrections of the moments, which begin at 0.
@@ -101,11 +71,12 @@ func lossGraph(stack *decoder.Trainable, in scored, params []*Node) (loss, right
 	return Div(ReduceAllSum(Mul(nll, in.weights)), MaxScalar(ReduceAllSum(in.weights), tiny)), right
 }
 
-// evalGraph returns, [B], the weight of the targets that are not the likeliest tokens.
-func evalGraph(stack *decoder.Trainable) func([]*Node) []*Node {
+// evalGraph returns the loss and, [B], the weight of the targets that are not the likeliest tokens. Arguments: those of stepGraph up to the
+// gates, then the parameters.
+func evalGraph(stack *decoder.Trainable, spec *loader.Spec) func([]*Node) []*Node {
 	return func(args []*Node) []*Node {
 		in := scored{args[0], args[1], args[2], args[3]}
-		_, right := lossGraph(stack, in, args[4:])
-		return []*Node{ReduceSum(Mul(ConvertDType(LogicalNot(right), dtypes.Float32), in.weights), 1)}
+		loss, right := lossGraph(stack, in, gated(stack, spec, args[5:], args[4]))
+		return []*Node{loss, ReduceSum(Mul(ConvertDType(LogicalNot(right), dtypes.Float32), in.weights), 1)}
 	}
 }

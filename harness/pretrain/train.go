@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"github.com/gomlx/compute"
 	"github.com/gomlx/gomlx/core/graph"
 	"github.com/gomlx/gomlx/core/tensors"
 
@@ -22,11 +23,13 @@ const (
 // Trainer is a run: parameters and moments, and the step it is at. It is not for several goroutines.
 type Trainer struct {
 	recipe      Recipe
+	backend     compute.Backend
 	task        *Task
 	spec        *loader.Spec
 	stack       *decoder.Trainable
 	step        int
 	state       []*tensors.Tensor // parameters, first moments, second moments
+	gates       []float32         // [layers * heads], 1 of a head that goes on, 0 of a pruned one
 	train, eval *graph.Exec
 }
 
@@ -35,7 +38,7 @@ func New(be *decoder.Backend, r Recipe) (*Trainer, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	t := &Trainer{recipe: r, task: NewTask()}
+	t := &Trainer{recipe: r, backend: be.Backend, task: NewTask()}
 	var err error
 	if t.spec, err = r.Model.spec(t.task.Vocab()); err != nil {
 		return nil, err
@@ -46,7 +49,7 @@ func New(be *decoder.Backend, r Recipe) (*Trainer, error) {
 	if t.train, err = graph.NewExec(be.Backend, stepGraph(t.stack, t.spec, r.Optimise)); err != nil {
 		return nil, err
 	}
-	if t.eval, err = graph.NewExec(be.Backend, evalGraph(t.stack)); err != nil {
+	if t.eval, err = graph.NewExec(be.Backend, evalGraph(t.stack, t.spec)); err != nil {
 		return nil, err
 	}
 	t.train.WithName("train").SetMaxCache(-1)
@@ -54,6 +57,9 @@ func New(be *decoder.Backend, r Recipe) (*Trainer, error) {
 	rng := rand.New(rand.NewPCG(r.Seed, initStream))
 	for i, p := range t.stack.Params() {
 		t.state = append(t.state, tensors.FromFlatDataAndDimensions(drawn(rng, p, i == 0), p.Shape...))
+	}
+	for range t.spec.Layers * t.spec.Heads {
+		t.gates = append(t.gates, 1)
 	}
 	for range 2 {
 		for _, p := range t.stack.Params() {
@@ -144,13 +150,16 @@ func (t *Trainer) Run(ctx context.Context, every int, report func(Progress) erro
 // next is one step.
 func (t *Trainer) next() (loss, norm float64, err error) {
 	phase, rng := t.recipe.phaseAt(t.step), rand.New(rand.NewPCG(t.recipe.Seed, dataStream+uint64(t.step)))
+	if err := t.prune(phase); err != nil {
+		return 0, 0, err
+	}
 	rows := make([]Sequence, phase.Batch)
 	for i := range rows {
 		rows[i] = t.task.Sequence(rng, phase.Mix, phase.Length)
 	}
-	args, batch := flat(rows)
+	args, batch := t.flat(rows, t.gates)
 	o, n := t.recipe.Optimise, float64(t.step+1)
-	args = append(args, float32(phase.HeadPrice), float32(t.recipe.rateAt(t.step)), float32(1/(1-math.Pow(o.Beta1, n))), float32(1/(1-math.Pow(o.Beta2, n))))
+	args = append(args, float32(t.recipe.rateAt(t.step)), float32(1/(1-math.Pow(o.Beta1, n))), float32(1/(1-math.Pow(o.Beta2, n))))
 	for _, s := range t.state {
 		args = append(args, s)
 	}
@@ -170,8 +179,8 @@ func (t *Trainer) next() (loss, norm float64, err error) {
 	return loss, norm, nil
 }
 
-// flat is a batch as the programs take it: ids [B, T], rows, targets and weights [B, P].
-func flat(rows []Sequence) (args []any, batch []*tensors.Tensor) {
+// flat is a batch as the programs take it: ids [B, T], rows, targets and weights [B, P], gates [layers, heads].
+func (t *Trainer) flat(rows []Sequence, gates []float32) (args []any, batch []*tensors.Tensor) {
 	b := len(rows)
 	var ids, at, targets []int32
 	var weights []float32
@@ -181,6 +190,7 @@ func flat(rows []Sequence) (args []any, batch []*tensors.Tensor) {
 	batch = []*tensors.Tensor{
 		tensors.FromFlatDataAndDimensions(ids, b, len(rows[0].IDs)), tensors.FromFlatDataAndDimensions(at, b, scoredRows),
 		tensors.FromFlatDataAndDimensions(targets, b, scoredRows), tensors.FromFlatDataAndDimensions(weights, b, scoredRows),
+		tensors.FromFlatDataAndDimensions(gates, t.spec.Layers, t.spec.Heads),
 	}
 	for _, x := range batch {
 		args = append(args, x)
@@ -201,17 +211,7 @@ func (t *Trainer) Recall(split CodeSplit, depth float64, n, tokens int, seed uin
 		for i := range rows {
 			rows[i] = t.task.Fed(t.task.Prompt(rng, split, depth, tokens), t.recipe.Model.Window)
 		}
-		args, batch := flat(rows)
-		for _, s := range t.state[:len(t.stack.Params())] {
-			args = append(args, s)
-		}
-		out, err := t.eval.Call(args...)
-		if err != nil {
-			return 0, err
-		}
-		wrong, err := tensors.CopyFlatData[float32](out[0])
-		release(batch...)
-		release(out...)
+		_, wrong, err := t.ask(rows, t.gates)
 		if err != nil {
 			return 0, err
 		}
@@ -222,4 +222,20 @@ func (t *Trainer) Recall(split CodeSplit, depth float64, n, tokens int, seed uin
 		}
 	}
 	return float64(right) / float64(n), nil
+}
+
+// ask runs rows without training on them: their loss, and of each row the weight of what is wrong.
+func (t *Trainer) ask(rows []Sequence, gates []float32) (loss float64, wrong []float32, err error) {
+	args, batch := t.flat(rows, gates)
+	for _, s := range t.state[:len(t.stack.Params())] {
+		args = append(args, s)
+	}
+	out, err := t.eval.Call(args...)
+	release(batch...)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer release(out...)
+	wrong, err = tensors.CopyFlatData[float32](out[1])
+	return float64(tensors.ToScalar[float32](out[0])), wrong, err
 }

@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph" //nolint:revive // graph code reads as formulas
@@ -87,7 +88,7 @@ func (s *Trainable) turns(g *Graph, l, n int) (cos, sin *Node) {
 	c, w := make([][]float32, n), make([][]float32, n)
 	for at := range n {
 		if t == nil {
-			c[at], w[at] = ones(s.cfg.planes()), make([]float32, s.cfg.planes())
+			c[at], w[at] = slices.Repeat([]float32{1}, s.cfg.planes()), make([]float32, s.cfg.planes())
 			continue
 		}
 		c[at], w[at] = t.AppendCosSin(nil, nil, at, rope.Float32Angles)
