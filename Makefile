@@ -16,7 +16,7 @@ LDFLAGS := -X $(PKG).Version=$(VERSION) -X $(PKG).Commit=$(COMMIT) -X $(PKG).Dir
 
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: help build fetch model demo test golden race fuzz cover lint fmt-check vet variants tidy-check staticcheck \
+.PHONY: help build fetch model builtin demo test golden race fuzz cover lint fmt-check vet variants tidy-check staticcheck \
 	ci bench device-test size clean
 
 help: ## list the targets
@@ -31,9 +31,16 @@ fetch: ## download the demo model and the XLA CPU plugin into the cache folder, 
 model: build fetch ## write the demo model as a Hugging Face folder into the cache folder
 	@test -f $(MODEL)/config.json || $(BIN) import $(GGUF) $(MODEL)
 
-demo: model ## find the retrieval heads of SmolLM2-135M-Instruct and switch them off (20 prompts)
-	$(BIN) study $(MODEL) --prompts builtin:needle512 --limit 20 --dtype float32 \
-		--scope all --pool layer --controls 3 --cuts=false --modes zero
+demo: build ## find a model's retrieval heads and switch them off: SmolLM2-135M-Instruct, or builtin:needle where that cannot be fetched
+	@if $(MAKE) --no-print-directory model; then \
+		set -x; $(BIN) study $(MODEL) --prompts builtin:needle512 --limit 20 --dtype float32 --scope all --pool layer --controls 3 --cuts=false --modes zero; \
+	else \
+		echo "demo: going on with the model inside the binary" >&2; \
+		set -x; $(BIN) study builtin:needle; \
+	fi
+
+builtin: ## train the embedded model anew, at most 20 minutes on two cores; an interrupted run goes on
+	go run ./scripts/builtin
 
 test: ## run all tests; plugin, demo model and real tokenizers are fetched first where that is possible
 	@$(MAKE) --no-print-directory model || echo "test: going on without; tests that need the missing file say so" >&2

@@ -292,7 +292,7 @@ func ModelFolder(c *loader.Checkpoint) string {
 		abs = c.Dir
 	}
 	if name := filepath.Base(abs); name != "." && name != string(filepath.Separator) {
-		return name
+		return strings.ReplaceAll(name, ":", "-") // builtin:needle; scp and others read a colon as a host's end
 	}
 	return "model"
 }

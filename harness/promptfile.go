@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -98,11 +99,12 @@ func (e *PromptError) Hint() string {
 
 // ReadPrompts reads a prompt file, or the embedded set under its name.
 func ReadPrompts(path string) (*PromptFile, error) {
-	if path == BuiltinPrompts {
-		return parsePrompts(BuiltinPrompts, needle512)
+	sets := builtinSets()
+	if data, ok := sets[path]; ok {
+		return parsePrompts(path, data)
 	}
 	if strings.HasPrefix(path, "builtin:") {
-		return nil, usagef("give "+BuiltinPrompts+" or a file", "prompts %q: unknown set", path)
+		return nil, usagef("give "+strings.Join(slices.Sorted(maps.Keys(sets)), ", ")+" or a file", "prompts %q: unknown set", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -271,6 +271,9 @@ func (r *Result) controlNotes() []string {
 		if c.Match != nil {
 			n = append(n, fmt.Sprintf("  matched on the norm of what the heads write: set %.3g, controls %.3g; mismatch |ln| %.2f (before matching %.2f, largest %.2f).",
 				c.Match.Target, c.Match.Mean, c.Match.Mismatch, c.Match.Unmatched, c.Match.Largest))
+			if c.Match.Target > 0 && c.Match.Mean == 0 {
+				n = append(n, "  These controls write nothing: they are idle heads, and no measure of what it does to switch off heads that write as much.")
+			}
 		}
 		if len(c.Report.Forced) > 0 {
 			n = append(n, fmt.Sprintf("  Every control set must hold %s: their layers have no others.", c.Report.Forced))

@@ -64,15 +64,14 @@ type Memory struct {
 //
 // length is the number of tokens for which Memory is reckoned; 0 stands for the longest sequence of the checkpoint.
 func Inspect(ref string, length int) (*Inspection, error) {
-	dir, revision, err := resolve(ref, os.Getenv)
+	c, err := find(ref)
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Ref: ref, Dir: dir, Revision: revision}
 	if err := c.readConfig(); err != nil {
-		return nil, incomplete(err, ref, revision)
+		return nil, incomplete(err, ref, c.Revision)
 	}
-	out := &Inspection{Ref: ref, Dir: dir, Revision: revision, ConfigSHA256: c.ConfigSHA256, Refused: []string{}}
+	out := &Inspection{Ref: ref, Dir: c.Dir, Revision: c.Revision, ConfigSHA256: c.ConfigSHA256, Refused: []string{}}
 	if out.Spec, err = inspectSpec(&c.Spec); err != nil {
 		return nil, err
 	}
@@ -90,7 +89,7 @@ func Inspect(ref string, length int) (*Inspection, error) {
 		out.Tokenizer = inspectTokenizer(t)
 	}
 	if out.DType = c.Spec.DType; out.DType == "" {
-		out.DType = configDType(dir)
+		out.DType = configDType(c.Dir)
 	}
 	out.Memory = c.Spec.memory(out.DType, length)
 	for _, p := range c.Spec.params() {
@@ -101,7 +100,7 @@ func Inspect(ref string, length int) (*Inspection, error) {
 
 // inspectWeights opens the weights and holds their headers against the spec. No weights at all are no error.
 func (in *Inspection) inspectWeights(c *Checkpoint) error {
-	store, err := openWeights(c.Ref, c.Dir)
+	store, err := c.openWeights()
 	var none *safetensors.OpenError
 	if errors.As(err, &none) && onlyConfig(c.Dir) {
 		return nil
@@ -118,7 +117,7 @@ func (in *Inspection) inspectWeights(c *Checkpoint) error {
 		info, _ := store.Info(t.name)
 		w.Bytes += info.End - info.Begin
 	}
-	if filepath.Base(store.Files()[0]) != "model.safetensors" { // then there is an index, or the file that was named
+	if filepath.Base(store.Files()[0]) != singleFile { // then there is an index, or the file that was named
 		data, readErr := os.ReadFile(filepath.Join(c.Dir, indexFile))
 		if readErr == nil {
 			w.IndexSHA256 = sha256Hex(data)

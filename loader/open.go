@@ -1,6 +1,7 @@
 package loader
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -10,14 +11,17 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/headscope/headscope/loader/builtin"
 	"github.com/headscope/headscope/loader/safetensors"
 	"github.com/headscope/headscope/loader/tokenizer"
 )
 
 const (
-	tokenizerFile  = "tokenizer.json"
-	generationFile = "generation_config.json"
-	indexFile      = "model.safetensors.index.json"
+	tokenizerFile       = "tokenizer.json"
+	tokenizerConfigFile = "tokenizer_config.json"
+	generationFile      = "generation_config.json"
+	indexFile           = "model.safetensors.index.json"
+	singleFile          = "model.safetensors"
 )
 
 // Checkpoint is an opened model: what it computes, its weights, its tokenizer. Close it to unmap the weights.
@@ -29,24 +33,25 @@ type Checkpoint struct {
 	Weights      *safetensors.Store
 	Tokenizer    *tokenizer.Tokenizer // nil where the folder has no tokenizer.json
 	ConfigSHA256 string               // of config.json, hexadecimal
+
+	embedded fs.FS // the folder of a model inside the binary, else nil
 }
 
-// Open opens a checkpoint: a folder, a .safetensors file, which stands for its folder, or org/name[@rev] in the local Hugging Face
-// cache; a path that exists comes first. It never downloads. Only headers are read, the weights are mapped.
+// Open opens a checkpoint: a folder, a .safetensors file, which stands for its folder, org/name[@rev] in the local Hugging Face cache, or
+// builtin:needle, the model inside the binary; a path that exists comes first. It never downloads. Only headers are read, the weights are mapped.
 //
 // Errors: *UnsupportedError for what this module does not compute, fs.ErrNotExist for what is not there, *safetensors.HeaderError and
 // the like for damaged files; those with a way out have a method Hint() string.
 func Open(ref string) (*Checkpoint, error) {
-	dir, revision, err := resolve(ref, os.Getenv)
+	c, err := find(ref)
 	if err != nil {
 		return nil, err
 	}
-	c := &Checkpoint{Ref: ref, Dir: dir, Revision: revision}
 	if err := c.readConfig(); err != nil {
-		return nil, incomplete(err, ref, revision)
+		return nil, incomplete(err, ref, c.Revision)
 	}
-	if c.Weights, err = openWeights(ref, dir); err != nil {
-		return nil, incomplete(err, ref, revision)
+	if c.Weights, err = c.openWeights(); err != nil {
+		return nil, incomplete(err, ref, c.Revision)
 	}
 	if err := c.check(); err != nil {
 		if closeErr := c.Close(); closeErr != nil {
@@ -55,6 +60,27 @@ func Open(ref string) (*Checkpoint, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// find says where a checkpoint lies.
+func find(ref string) (*Checkpoint, error) {
+	_, statErr := os.Stat(ref)
+	if files, ok := builtin.Files(ref); ok && statErr != nil {
+		return &Checkpoint{Ref: ref, Dir: ref, embedded: files}, nil
+	}
+	dir, revision, err := resolve(ref, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return &Checkpoint{Ref: ref, Dir: dir, Revision: revision}, nil
+}
+
+// readFile reads a file of the checkpoint's folder.
+func (c *Checkpoint) readFile(name string) ([]byte, error) {
+	if c.embedded != nil {
+		return fs.ReadFile(c.embedded, name)
+	}
+	return os.ReadFile(filepath.Join(c.Dir, name))
 }
 
 // incomplete adds how the rest is fetched to an error about files that are not in a snapshot of the cache: a download may have stopped, or
@@ -74,7 +100,7 @@ func incomplete(err error, ref, revision string) error {
 func (c *Checkpoint) Close() error { return c.Weights.Close() }
 
 func (c *Checkpoint) readConfig() error {
-	text, err := os.ReadFile(filepath.Join(c.Dir, configFile))
+	text, err := c.readFile(configFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &hintError{fmt.Errorf("%s: got no %s, want a checkpoint in Hugging Face's layout: %w", c.Dir, configFile, fs.ErrNotExist),
 			"the folder needs config.json, tokenizer.json and model.safetensors; `headscope import FILE.gguf DIR` makes one of a GGUF file"}
@@ -82,7 +108,7 @@ func (c *Checkpoint) readConfig() error {
 	if err != nil {
 		return err
 	}
-	generation, err := os.ReadFile(filepath.Join(c.Dir, generationFile))
+	generation, err := c.readFile(generationFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -109,13 +135,10 @@ func (c *Checkpoint) check() error {
 
 // readTokenizer loads the folder's tokenizer, if it has one.
 func (c *Checkpoint) readTokenizer() error {
-	if _, err := os.Stat(filepath.Join(c.Dir, tokenizerFile)); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil
-		}
-		return err
+	t, err := c.loadTokenizer()
+	if t == nil && err == nil {
+		return nil
 	}
-	t, err := tokenizer.Load(c.Dir)
 	if errors.Is(err, tokenizer.ErrUnsupported) {
 		return &UnsupportedError{File: tokenizerFile, Err: err}
 	}
@@ -129,6 +152,40 @@ func (c *Checkpoint) readTokenizer() error {
 	}
 	c.Tokenizer = t
 	return nil
+}
+
+// loadTokenizer returns nil where there is none.
+func (c *Checkpoint) loadTokenizer() (*tokenizer.Tokenizer, error) {
+	if c.embedded != nil {
+		file, err := c.readFile(tokenizerFile)
+		if err != nil {
+			return nil, err
+		}
+		config, err := c.readFile(tokenizerConfigFile)
+		if err != nil {
+			return nil, err
+		}
+		return tokenizer.Parse(file, config)
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir, tokenizerFile)); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, nil
+		}
+		return nil, err
+	}
+	return tokenizer.Load(c.Dir)
+}
+
+// openWeights opens the checkpoint's weights.
+func (c *Checkpoint) openWeights() (*safetensors.Store, error) {
+	if c.embedded == nil {
+		return openWeights(c.Ref, c.Dir)
+	}
+	data, err := c.readFile(singleFile)
+	if err != nil {
+		return nil, err
+	}
+	return safetensors.OpenReader(c.Dir+"/"+singleFile, bytes.NewReader(data), int64(len(data)))
 }
 
 // openWeights opens the folder's weights. A .safetensors reference has to be among them: opening other weights than the ones named
@@ -175,7 +232,7 @@ func resolve(ref string, getenv func(string) string) (dir, commit string, err er
 	hub, ok := parseHubRef(ref)
 	if !ok {
 		return "", "", &hintError{fmt.Errorf("%s: no such folder, nor of the form org/name[@rev]: %w", ref, fs.ErrNotExist),
-			"give a folder with config.json, or a model of the local Hugging Face cache such as HuggingFaceTB/SmolLM2-135M-Instruct"}
+			"give a folder with config.json, builtin:needle, or a model of the local Hugging Face cache such as HuggingFaceTB/SmolLM2-135M-Instruct"}
 	}
 	cache, err := hubCacheDir(getenv)
 	if err != nil {

@@ -81,10 +81,13 @@ func total(size heads.Scores, s heads.Set) float64 {
 	return sum
 }
 
+// Apart is the mismatch of a size of 0 and another: more than any two positive float64 have, 1455.
+const Apart = 1500.0
+
 // mismatch is |ln(a/b)|; two sizes of 0 match, and 0 against another is the largest mismatch there is.
 func mismatch(a, b float64) float64 {
 	if a == b {
 		return 0
 	}
-	return min(math.Abs(math.Log(a/b)), math.MaxFloat64)
+	return min(math.Abs(math.Log(a/b)), Apart)
 }

@@ -74,6 +74,7 @@ func (e *experimentFlags) prepare(ctx context.Context, a *app, ref string, o *ha
 	if err != nil {
 		return nil, err
 	}
+	e.ownPrompts(ref, o)
 	for _, f := range []struct {
 		path string
 		to   **harness.PromptFile
@@ -102,6 +103,22 @@ func (e *experimentFlags) prepare(ctx context.Context, a *app, ref string, o *ha
 	}
 	o.Checkpoint, o.Model = c, model
 	return &opened{c, model}, nil
+}
+
+// ownPrompts takes an embedded model's own prompt sets where nothing is said of prompts.
+func (e *experimentFlags) ownPrompts(ref string, o *harness.Options) {
+	test, detect := harness.OwnPrompts(ref)
+	if test == "" || e.prompts != "" || e.detectPrompts != "" || len(givenNeedleFlags(e.fs)) > 0 {
+		return
+	}
+	switch {
+	case !slices.Contains(o.Stages, harness.StageKnockout):
+		e.prompts = detect
+	case slices.Contains(o.Stages, harness.StageDetect):
+		e.prompts, e.detectPrompts = test, detect
+	default:
+		e.prompts = test
+	}
 }
 
 // generate makes the prompts that no file was given for: a split of its own for detection.

@@ -3,6 +3,7 @@ package safetensors
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -57,6 +58,16 @@ func openPath(path string) (*Store, error) {
 		return nil, pickleError(path, "a PyTorch pickle, which can run code when it is loaded")
 	}
 	f, err := OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return newStore(path, []*File{f}), nil
+}
+
+// OpenReader opens the one file of size bytes behind r; path is what it is called. Tensors are read when they are asked for. Errors are
+// those of [Parse].
+func OpenReader(path string, r io.ReaderAt, size int64) (*Store, error) {
+	f, err := parse(r, size, path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,35 @@
+package harness
+
+import (
+	_ "embed"
+
+	"github.com/headscope/headscope/loader/builtin"
+)
+
+// Prompt sets of the embedded model, in its own vocabulary: 40 prompts of about 128 tokens each, with one code of three words and a decoy.
+// No code of one is in the other, nor among those the model was trained on.
+const (
+	OwnTest   = "builtin:needle128"
+	OwnDetect = "builtin:needle128-detect"
+)
+
+var (
+	//go:embed prompts/needle128.jsonl
+	needle128 []byte
+	//go:embed prompts/needle128_detect.jsonl
+	needle128Detect []byte
+)
+
+// builtinSets are the embedded prompt sets by name.
+func builtinSets() map[string][]byte {
+	return map[string][]byte{BuiltinPrompts: needle512, OwnTest: needle128, OwnDetect: needle128Detect}
+}
+
+// OwnPrompts names the prompt sets that go with an embedded model, whose vocabulary is too small for generated ones; empty for any other
+// reference.
+func OwnPrompts(ref string) (test, detect string) {
+	if ref != builtin.Needle {
+		return "", ""
+	}
+	return OwnTest, OwnDetect
+}

@@ -1,0 +1,211 @@
+package pretrain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gomlx/gomlx/core/graph"
+	"github.com/gomlx/gomlx/core/tensors"
+
+	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/decoder"
+)
+
+func goBackend(t *testing.T) *decoder.Backend {
+	t.Helper()
+	be, err := decoder.OpenBackend(decoder.BackendOptions{Device: "go"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return be
+}
+
+// little is a run that takes a second.
+func little() Recipe {
+	r := Needle(3)
+	r.Model = Shape{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 4, Hidden: 16, Intermediate: 16, Window: 48, Theta: 10000}
+	r.Phases = []Phase{
+		{Until: 3, Length: 32, Batch: 4, Mix: Mix{Repeat: 1, Facts: 2}},
+		{Length: 48, Batch: 4, Mix: Mix{Repeat: 0.5, Language: 0.1, Facts: 2, Asked: 0.5}},
+	}
+	r.Steps, r.Optimise.WarmUp = 6, 2
+	return r
+}
+
+// TestAdamW compares three steps with the algorithm written out in float64: a matrix, which decays, and a vector, which does not; the
+// second gradient is long enough to be clipped.
+func TestAdamW(t *testing.T) {
+	o := Optimise{Beta1: 0.9, Beta2: 0.95, Eps: 1e-3, Decay: 0.25, Clip: 2}
+	e, err := graph.NewExec(goBackend(t).Backend, func(a []*graph.Node) []*graph.Node {
+		norm, after := update{o, a[0], a[1], a[2]}.apply(a[3:5], a[5:])
+		return append([]*graph.Node{norm}, after...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Finalize()
+	w, m, v := []float64{1, -2, 0.5}, make([]float64, 3), make([]float64, 3)
+	state := []any{[][]float32{{1, -2}}, []float32{0.5}, [][]float32{{0, 0}}, []float32{0}, [][]float32{{0, 0}}, []float32{0}}
+	for step, g := range [][]float64{{0.3, -0.1, 0.2}, {3, 4, -12}, {0, 0.5, 1e-4}} {
+		n, rate := float64(step+1), 0.1/float64(step+1)
+		fix1, fix2 := 1/(1-math.Pow(o.Beta1, n)), 1/(1-math.Pow(o.Beta2, n))
+		out, err := e.Call(append([]any{float32(rate), float32(fix1), float32(fix2), [][]float32{{float32(g[0]), float32(g[1])}}, []float32{float32(g[2])}}, state...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		norm := math.Sqrt(g[0]*g[0] + g[1]*g[1] + g[2]*g[2])
+		if got := tensors.ToScalar[float32](out[0]); math.Abs(float64(got)-norm) > 1e-5 {
+			t.Errorf("step %d: got norm %g, want %g", step, got, norm)
+		}
+		got := append(tensors.MustCopyFlatData[float32](out[1]), tensors.MustCopyFlatData[float32](out[2])...)
+		for i := range w {
+			x := g[i] * math.Min(1, o.Clip/norm)
+			m[i], v[i] = o.Beta1*m[i]+(1-o.Beta1)*x, o.Beta2*v[i]+(1-o.Beta2)*x*x
+			move := m[i] * fix1 / (math.Sqrt(v[i]*fix2) + o.Eps)
+			if i < 2 {
+				move += o.Decay * w[i]
+			}
+			w[i] -= rate * move
+			if math.Abs(float64(got[i])-w[i]) > 1e-6 {
+				t.Errorf("step %d: parameter %d: got %g, want %g", step, i, got[i], w[i])
+			}
+		}
+		state = nil
+		for _, x := range out[1:] {
+			state = append(state, x)
+		}
+	}
+}
+
+func TestRate(t *testing.T) {
+	r := Recipe{Optimise: Optimise{Rate: 2, WarmUp: 4}, Steps: 12}
+	for step, want := range map[int]float64{0: 0.5, 3: 2, 4: 2, 8: 1, 12: 0} {
+		if got := r.rateAt(step); math.Abs(got-want) > 1e-12 {
+			t.Errorf("step %d: got rate %g, want %g", step, got, want)
+		}
+	}
+}
+
+// bits are a run's state as it would be saved.
+func bits(t *testing.T, tr *Trainer) []byte {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "state")
+	if err := tr.Save(path); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+var errStop = errors.New("stop")
+
+// TestResume holds a run that was stopped in each phase and resumed to the bits of the unbroken one.
+func TestResume(t *testing.T) {
+	be, r := goBackend(t), little()
+	whole, err := New(be, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	before := bits(t, whole)
+	if err := whole.Run(context.Background(), 100, func(Progress) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	want := bits(t, whole)
+	if bytes.Equal(before, want) {
+		t.Fatal("training changed nothing")
+	}
+	path := filepath.Join(t.TempDir(), "saved")
+	tr, err := New(be, r)
+	for err == nil {
+		err = tr.Run(context.Background(), 2, func(p Progress) error {
+			if err := tr.Save(path); err != nil || p.Step == p.Steps {
+				return err
+			}
+			return errStop
+		})
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errStop) {
+			t.Fatal(err)
+		}
+		tr.Close()
+		tr, err = Resume(be, r, path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if !bytes.Equal(bits(t, tr), want) {
+		t.Error("the resumed run has other bits than the unbroken one")
+	}
+
+	other := r
+	other.Seed++
+	if _, err := Resume(be, other, path); err == nil || !strings.Contains(err.Error(), "recipe") {
+		t.Errorf("resuming under another recipe: got error %v", err)
+	}
+}
+
+// TestExport trains a little, and asks the exported folder what the training graph says.
+func TestExport(t *testing.T) {
+	be, r := goBackend(t), little()
+	tr, err := New(be, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if err := tr.Run(context.Background(), 100, func(Progress) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := tr.Export(dir); err != nil {
+		t.Fatal(err)
+	}
+	c, err := loader.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for i, p := range tr.stack.Params() {
+		got, err := c.Float32s(p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := tensors.MustCopyFlatData[float32](tr.state[i]); len(got) != len(want) || got[0] != want[0] || got[len(got)-1] != want[len(want)-1] {
+			t.Errorf("%s differs from the trained one", p.Views[0].Tensor)
+		}
+	}
+	if got := c.Tokenizer.VocabSize(); got != tr.task.Vocab() {
+		t.Errorf("tokenizer: got %d tokens, want %d", got, tr.task.Vocab())
+	}
+	if s := c.Spec; len(s.EOS) != 1 || s.EOS[0] != end || s.MaxPositions != r.Model.Window || !s.Tied {
+		t.Errorf("spec: got %+v", s)
+	}
+}
+
+func TestRecipeCheck(t *testing.T) {
+	for name, spoil := range map[string]func(*Recipe){
+		"phases":  func(r *Recipe) { r.Phases = nil },
+		"warm-up": func(r *Recipe) { r.Steps = r.Optimise.WarmUp },
+		"batch":   func(r *Recipe) { r.Phases[0].Batch = 0 },
+		"facts":   func(r *Recipe) { r.Phases[0].Mix.Facts = 1 },
+		"length":  func(r *Recipe) { r.Phases[1].Length = r.Model.Window + 1 },
+	} {
+		r := little()
+		spoil(&r)
+		if _, err := New(goBackend(t), r); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: got error %v", name, err)
+		}
+	}
+}
