@@ -67,7 +67,7 @@ func (h *LedgerHead) write(b *strings.Builder) error {
 		switch {
 		case i == len(h.Last.Planes)-1:
 			name = "unrotated"
-		case h.InvFreq != nil:
+		case len(h.InvFreq) > 0:
 			turn = tokens(wavelength(h.InvFreq[i]))
 		}
 		e.row(tw, name, turn)
