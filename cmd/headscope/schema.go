@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -13,9 +16,19 @@ import (
 	"github.com/headscope/headscope/harness/tracing"
 )
 
+// schemas are those of what single verbs write, beside the schema of results.
+func schemas() map[string]func() ([]byte, error) {
+	return map[string]func() ([]byte, error){
+		"compare": headlists.ComparisonSchema, "norms": headlists.NormsSchema, "replicate": replicate.Schema, "head": harness.CardSchema,
+		"frequencies": planes.FrequenciesSchema, "ledger": planes.LedgerSchema, "trace": tracing.Schema,
+	}
+}
+
+func schemaNames() []string { return slices.Sorted(maps.Keys(schemas())) }
+
 func schemaVerb() *verb {
 	return &verb{
-		name: "schema", operands: "[VERB]", summary: "print the JSON Schema (draft 2020-12) of results, or of what compare, frequencies, ledger, norms, replicate or trace writes",
+		name: "schema", operands: "[VERB]", summary: "print the JSON Schema (draft 2020-12) of results, or of what one of " + strings.Join(schemaNames(), ", ") + " writes",
 		flags: func(*pflag.FlagSet) action {
 			return func(_ context.Context, a *app, operands []string) error {
 				if len(operands) == 0 {
@@ -25,12 +38,9 @@ func schemaVerb() *verb {
 				if err := operandsOf("schema", operands, "VERB"); err != nil {
 					return err
 				}
-				schema, ok := map[string]func() ([]byte, error){
-					"compare": headlists.ComparisonSchema, "norms": headlists.NormsSchema, "replicate": replicate.Schema,
-					"frequencies": planes.FrequenciesSchema, "ledger": planes.LedgerSchema, "trace": tracing.Schema,
-				}[operands[0]]
+				schema, ok := schemas()[operands[0]]
 				if !ok {
-					return &usageError{fmt.Errorf("schema of %q", operands[0]), "want compare, frequencies, ledger, norms, replicate or trace, or nothing for that of study, detect and knockout"}
+					return &usageError{fmt.Errorf("schema of %q", operands[0]), "want " + strings.Join(schemaNames(), ", ") + ", or nothing for that of study, detect and knockout"}
 				}
 				text, err := schema()
 				if err != nil {
