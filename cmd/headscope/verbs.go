@@ -11,7 +11,7 @@ func verbs() []*verb {
 	return []*verb{
 		studyVerb(), detectVerb(), knockoutVerb(), promptsVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
 		dumpVerb(), showVerb(), serveVerb(), reportVerb(),
-		normsVerb(), compareVerb(), replicateVerb(), inspectVerb(), verifyVerb(), mergeVerb(), exportVerb(), statsVerb(), schemaVerb(), importVerb(), doctorVerb(), versionVerb(),
+		perplexityVerb(), normsVerb(), compareVerb(), replicateVerb(), inspectVerb(), verifyVerb(), mergeVerb(), exportVerb(), statsVerb(), schemaVerb(), importVerb(), doctorVerb(), versionVerb(),
 	}
 }
 
