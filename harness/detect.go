@@ -84,8 +84,10 @@ func detect(e *evidence) (*Detection, error) {
 	d.Heads, d.Hits = d.ranking.Only(found), obs.Hits(found)
 	d.Borderline = argmax.Borderline(d.Threshold)
 	d.cut(argmax)
-	if e.plan.Knockout != nil && e.plan.Knockout.Top > 0 {
-		d.Ties = argmax.TiesAt(e.plan.Knockout.Top)
+	for _, x := range e.plan.experiments() {
+		if about, _ := x.about(); about.Top > 0 {
+			d.Ties = argmax.TiesAt(about.Top)
+		}
 	}
 	for _, c := range obs.CloseCalls(closeAttention) {
 		if c.Row == 0 {

@@ -249,7 +249,7 @@ type plannedUnit struct {
 	trials int
 }
 
-// eachUnit hands on the work units of a run in the order in which it writes them. What the knockout stage asks rests on the detect
+// eachUnit hands on the work units of a run in the order in which it writes them. What experiments ask rests on the detect
 // stage's trials: f has to have put them into e.trials by then. An example, which a run may end with, is not among them.
 func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 	stage := func(name string, prompts, conds int) error {
@@ -274,13 +274,13 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 			return err
 		}
 	}
-	if e.plan.Knockout != nil {
-		conds, err := e.conditions()
+	for _, x := range e.plan.experiments() {
+		conds, err := e.conditions(x)
 		if err != nil {
 			return err
 		}
 		if len(conds) > 0 {
-			if err := stage(StageKnockout, len(e.tests), len(conds)); err != nil {
+			if err := stage(x.stage(), len(e.tests), len(conds)); err != nil {
 				return err
 			}
 		}

@@ -17,7 +17,7 @@ import (
 // Options asks for a run. Zero values mean what their comments say.
 type Options struct {
 	Verb   string   // study, detect or knockout: names the result
-	Stages []string // StageDetect, StageKnockout, in this order
+	Stages []string // StageDetect, then those of experiments, in the order of their constants
 
 	Checkpoint *loader.Checkpoint
 	Model      *decoder.Model
@@ -69,17 +69,11 @@ func (o *Options) check() error {
 	if o.Checkpoint.Tokenizer == nil {
 		return &hintError{fmt.Errorf("%s has no tokenizer.json", o.Checkpoint.Dir), "prompts are texts: put the model's tokenizer.json into its folder"}
 	}
-	for _, s := range o.Stages {
-		if s != StageDetect && s != StageKnockout {
-			return usagef("stages are detect and knockout", "stage %q is unknown", s)
-		}
+	if err := o.checkStages(); err != nil {
+		return err
 	}
 	detect, knockout := slices.Contains(o.Stages, StageDetect), slices.Contains(o.Stages, StageKnockout)
 	switch {
-	case !detect && !knockout:
-		return usagef("stages are detect and knockout", "no stages")
-	case !slices.IsSorted(o.Stages) || len(slices.Compact(slices.Clone(o.Stages))) < len(o.Stages): // the order of the alphabet is that of the run
-		return usagef("stages are detect and knockout, in this order", "stages %s: each once, detect first", strings.Join(o.Stages, ","))
 	case knockout && !detect && len(o.Heads) == 0 && len(o.Conditions) == 0:
 		return usagef("give --heads LIST or FILE, or --edit, or run the detect stage too", "no heads to knock out")
 	case knockout && len(o.Scopes) == 0 && len(o.Conditions) == 0:
@@ -113,6 +107,27 @@ func (o *Options) check() error {
 		return err
 	}
 	return o.checkNames()
+}
+
+// checkStages refuses stages that there are not, and another order than that of a run.
+func (o *Options) checkStages() error {
+	order := stageOrder()
+	advice := "stages are " + strings.Join(order, ", ")
+	last := -1
+	for _, s := range o.Stages {
+		at := slices.Index(order, s)
+		if at < 0 {
+			return usagef(advice, "stage %q is unknown", s)
+		}
+		if at <= last {
+			return usagef(advice+", in this order", "stages %s: each once, detect first", strings.Join(o.Stages, ","))
+		}
+		last = at
+	}
+	if last < 0 {
+		return usagef(advice, "no stages")
+	}
+	return nil
 }
 
 // checkNames refuses two conditions of one name: trials are sorted and resumed by it.

@@ -239,8 +239,10 @@ func (w *schemaWalk) object(path string, typ reflect.Type, schema map[string]any
 		required = append(required, fmt.Sprint(r))
 	}
 	have := map[string]bool{}
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	for _, f := range reflect.VisibleFields(typ) {
+		if f.Anonymous {
+			continue // its fields are there themselves
+		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "-" {
 			continue

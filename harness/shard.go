@@ -67,7 +67,7 @@ type shardInfo struct {
 	Environment Environment     `json:"environment"`
 }
 
-// checkShard refuses what cannot be computed in parts: what the knockout stage asks rests on all trials of the detect stage.
+// checkShard refuses what cannot be computed in parts: what experiments ask rests on all trials of the detect stage.
 func (o *Options) checkShard() error {
 	switch {
 	case o.Shard == (Shard{}):
@@ -99,7 +99,9 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 		return nil, err
 	}
 	run = &ShardRun{Path: s.TrialsPath()}
-	for _, stage := range []string{StageRepeat, StageDetect, StageKnockout, StageVariants} {
+	stages := []string{StageRepeat, StageDetect}
+	stages = append(stages, testStages[:]...)
+	for _, stage := range append(stages, StageVariants) {
 		trials := e.trials[stage]
 		for i := range trials {
 			t := &trials[i]

@@ -72,6 +72,14 @@ type condition struct {
 	scope     decoder.Scope
 	controlOf string // name of the condition that it is a control of
 	pool      string // that the control was drawn from
+
+	compared []comparison // with controls of these pools, by the randomisation test
+}
+
+// comparison is one of a condition with its controls of a pool.
+type comparison struct {
+	pool   string
+	reason string // why there are fewer controls than asked for, or none
 }
 
 func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {

@@ -107,19 +107,19 @@ func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkp
 		}
 		return nil
 	}
-	detect, knockout := slices.Contains(o.Stages, harness.StageDetect), slices.Contains(o.Stages, harness.StageKnockout)
+	detect, tests := slices.Contains(o.Stages, harness.StageDetect), harness.Tests(o.Stages)
 	asked := e.options(e.seed)
 	if e.limit > 0 {
 		asked.N = min(asked.N, e.limit) // the first ones are the same
 	}
-	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, knockout, detect && o.DetectPrompts == nil)
+	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, tests, detect && o.DetectPrompts == nil)
 	if err != nil {
 		return err
 	}
 	noteGenerated(a, g)
 	o.Refused = g.Refused
 	switch {
-	case !knockout:
+	case !tests:
 		o.Prompts = g.Detect
 	case g.Detect != nil:
 		o.Prompts, o.DetectPrompts = g.Test, g.Detect.Limit(e.limit)
