@@ -89,6 +89,9 @@ func (e *evidence) fill(res *Result) error {
 			return err
 		}
 	}
+	if err := e.fillTexts(res); err != nil {
+		return err
+	}
 	res.Grid, res.Templates = p.grid(e.tests, e.baseline())
 	res.Variants = e.variantResults()
 	res.take(e.trials[StageVariants])
@@ -302,6 +305,9 @@ func (e *evidence) check() error {
 		if err := expect(x.stage(), e.tests, conds); err != nil {
 			return err
 		}
+	}
+	if err := e.checkTexts(); err != nil {
+		return err
 	}
 	return expect(StageVariants, e.variants, []condition{{name: baseline}})
 }

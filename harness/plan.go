@@ -66,6 +66,9 @@ type Plan struct {
 	DetectPrompts *PlanPrompts  `json:"detect_prompts,omitempty"` // absent: the same prompts, an in-sample study
 	Detect        *PlanDetect   `json:"detect,omitempty"`
 	Knockout      *PlanKnockout `json:"knockout,omitempty"`
+	Swap          *PlanSwap     `json:"swap,omitempty"`
+	Keep          *PlanKeep     `json:"keep,omitempty"`
+	Texts         *PlanTexts    `json:"texts,omitempty"`      // scored beside experiments
 	Conditions    []NamedEdits  `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
 	Primary       PlanPrimary   `json:"primary"`
 	MaxNew        int           `json:"max_new"`

@@ -29,6 +29,7 @@ type Trial struct {
 	Attention *TrialAttention `json:"attention,omitempty"`
 	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
 	Example   *Example        `json:"example,omitempty"`
+	Document  *TextTotals     `json:"document,omitempty"` // of stage texts, where Prompt is a document
 }
 
 // TrialRepeat is what a sequence of random tokens, written twice, showed: mean attention of the second copy's rows, [layers*heads].
@@ -72,6 +73,7 @@ type condition struct {
 	scope     decoder.Scope
 	controlOf string // name of the condition that it is a control of
 	pool      string // that the control was drawn from
+	texts     bool   // texts are scored under it too
 
 	compared []comparison // with controls of these pools, by the randomisation test
 }
