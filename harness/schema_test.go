@@ -78,7 +78,9 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 		_, r := runStudy(t, o)
 		out[name] = readFile(t, r.Path)
 	}
-	_, r := runStudy(t, full)
+	_, r := runStudy(t, tinyKeep(t, 1))
+	out["keep"] = readFile(t, r.Path)
+	_, r = runStudy(t, full)
 	out["study"] = readFile(t, r.Path)
 	return out
 }

@@ -10,7 +10,7 @@ import (
 
 // writeExperiments shows what the swap and keep stages and texts have beside their conditions.
 func (r *Result) writeExperiments(out *printer, v View) {
-	if len(r.Depths) > 0 {
+	if len(r.Depths) > 0 && len(r.Depths[0].Depths) > 0 {
 		out.grid(r.depthRows(), v.Markdown)
 		out.line("")
 	}
@@ -79,6 +79,9 @@ func (r *Result) swapNotes() []string {
 		return nil
 	}
 	n := []string{fmt.Sprintf("far: needle at depth %g to %g, early in the text and so far from the question; near: %g to %g. far - near: bootstrap over prompts of each group.", farFrom, farTo, nearFrom, nearTo)}
+	if len(r.Depths) > 0 && len(r.Depths[0].Depths) == 0 {
+		n = []string{"The prompts do not say at which depth their needles stand: there is no far and near (generated prompts do)."}
+	}
 	for _, t := range s.Tables {
 		n = append(n, t.note())
 	}
