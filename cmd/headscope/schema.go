@@ -21,6 +21,7 @@ func schemas() map[string]func() ([]byte, error) {
 	return map[string]func() ([]byte, error){
 		"compare": headlists.ComparisonSchema, "norms": headlists.NormsSchema, "replicate": replicate.Schema, "head": harness.CardSchema,
 		"frequencies": planes.FrequenciesSchema, "ledger": planes.LedgerSchema, "trace": tracing.Schema,
+		"perplexity": harness.PerplexitySchema,
 	}
 }
 
