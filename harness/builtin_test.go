@@ -21,7 +21,7 @@ func TestOwnPrompts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := task.WritePrompts(&want, split, f.Total, 128); err != nil {
+		if err := task.WritePrompts(&want, split, f.Total, 124); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(f.Data, want.Bytes()) {

@@ -62,6 +62,8 @@ func (r *Recipe) check() error {
 	switch {
 	case len(r.Phases) == 0:
 		return errors.New("recipe: no phases")
+	case r.Model.Near < 1:
+		return fmt.Errorf("recipe: model: near %d: want 1 or more", r.Model.Near)
 	case r.Steps <= r.Optimise.WarmUp || r.Optimise.WarmUp < 0:
 		return fmt.Errorf("recipe: warm-up of %d in %d steps: want a shorter one", r.Optimise.WarmUp, r.Steps)
 	}
