@@ -33,7 +33,7 @@ model: build fetch ## write the demo model as a Hugging Face folder into the cac
 
 demo: build ## find a model's retrieval heads and switch them off: SmolLM2-135M-Instruct, or builtin:needle where that cannot be fetched
 	@if $(MAKE) --no-print-directory model; then \
-		set -x; $(BIN) study $(MODEL) --prompts builtin:needle512 --limit 20 --dtype float32 --scope all --pool layer --controls 3 --cuts=false; \
+		set -x; $(BIN) study $(MODEL) --prompts builtin:needle512 --limit 20 --dtype float32 --scope all --pool layer --controls 3 --cuts=false --modes zero; \
 	else \
 		echo "demo: going on with the model inside the binary" >&2; \
 		set -x; $(BIN) study builtin:needle; \

@@ -25,7 +25,11 @@ type Detection struct {
 	CopyTFOf   int             `json:"copy_tf_of"`  // prompts that copy_tf could be asked of
 	NoCopyTF   []PromptFailure `json:"no_copy_tf"`  // those it could not, and why
 
-	ranking heads.Ranking // all heads
+	Detectors []DetectorResult `json:"detectors,omitempty"` // all of them, where more than the basic ones were asked for
+	Pairs     []DetectorPair   `json:"pairs,omitempty"`
+
+	ranking   heads.Ranking // all heads
+	perPrompt map[string]*heads.PerPrompt
 }
 
 // PromptFailure says why a prompt was left out.
@@ -60,9 +64,9 @@ func detect(e *evidence) (*Detection, error) {
 	}
 	argmax, mass := obs.ArgmaxLast(), obs.MassLast()
 	d.Scores = []heads.Scores{argmax, mass, obs.ArgmaxCode()}
+	var co *heads.Observations
 	if d.CopyTFOf = len(copying); d.CopyTFOf > 0 {
-		co, err := heads.NewObservations(e.shape.Layers, e.shape.Heads, copying)
-		if err != nil {
+		if co, err = heads.NewObservations(e.shape.Layers, e.shape.Heads, copying); err != nil {
 			return nil, fmt.Errorf("detect: %w", err)
 		}
 		s, err := co.CopyTF()
@@ -79,13 +83,18 @@ func detect(e *evidence) (*Detection, error) {
 	if err := d.addRepeat(e); err != nil {
 		return nil, err
 	}
+	if err := d.further(e, obs, co); err != nil {
+		return nil, fmt.Errorf("detect: %w", err)
+	}
 	d.ranking = argmax.Ranking(mass)
 	found := argmax.AtLeast(d.Threshold)
 	d.Heads, d.Hits = d.ranking.Only(found), obs.Hits(found)
 	d.Borderline = argmax.Borderline(d.Threshold)
 	d.cut(argmax)
-	if e.plan.Knockout != nil && e.plan.Knockout.Top > 0 {
-		d.Ties = argmax.TiesAt(e.plan.Knockout.Top)
+	for _, x := range e.plan.experiments() {
+		if about, _ := x.about(); about.Top > 0 {
+			d.Ties = argmax.TiesAt(about.Top)
+		}
 	}
 	for _, c := range obs.CloseCalls(closeAttention) {
 		if c.Row == 0 {

@@ -123,9 +123,9 @@ func (s *Study) DryRun(ctx context.Context, calibrate bool) (*Estimate, error) {
 	}
 	e.Memory = s.memory(d)
 	e.Power = s.power(d)
-	if s.Plan.Detect != nil && s.Plan.Knockout != nil {
+	if s.Plan.Detect != nil && len(s.Plan.experiments()) > 0 {
 		e.Notes = append(e.Notes, "the heads are not known before detection: conditions are at most these, whole passes are counted from the first layer, and "+
-			"a calibration switches off heads of its own choice")
+			"a calibration edits heads of its own choice")
 	}
 	if !calibrate {
 		return e, nil
@@ -137,15 +137,23 @@ func (s *Study) power(d []dryStage) PowerEstimate {
 	p := PowerEstimate{Of: len(s.prompts), Level: level, Power: dryPower, SD: nan, MinDrop: nan, FewestLost: stats.FewestDiscordant(1 - level), Controls: []ControlPower{}}
 	p.MinDropSD = Number(stats.DetectableMean(p.Of, dryPower, 1-level).Or(math.NaN()))
 	p.EnoughPrompts = p.Of >= p.FewestLost
-	k := s.Plan.Knockout
-	if k == nil || !s.knocksOut() {
-		return p
+	for _, x := range s.Plan.experiments() {
+		if s.Plan.hasHeads(x) {
+			p.Controls = append(p.Controls, s.controlPower(x, d)...)
+		}
 	}
+	return p
+}
+
+// controlPower is what the control sets of an experiment's heads can show.
+func (s *Study) controlPower(x experiment, d []dryStage) []ControlPower {
+	var out []ControlPower
+	_, k := x.about()
 	for _, scope := range k.Scopes {
 		for _, pool := range k.Pools {
 			c := ControlPower{scope, pool, k.Controls[scope], nan}
 			for i := range d {
-				if d[i].name == StageKnockout && !d[i].guessed {
+				if d[i].name == x.stage() && !d[i].guessed {
 					c.Sets = 0
 					for _, cond := range d[i].conds {
 						if cond.scope == scope && cond.pool == pool {
@@ -157,10 +165,10 @@ func (s *Study) power(d []dryStage) PowerEstimate {
 			if c.Sets >= fewestControls {
 				c.SmallestP = Number(1 / float64(c.Sets+1))
 			}
-			p.Controls = append(p.Controls, c)
+			out = append(out, c)
 		}
 	}
-	return p
+	return out
 }
 
 // Write shows the estimate as text.
@@ -220,7 +228,7 @@ func flops(x float64) string {
 
 func (e *Estimate) writePower(tw io.Writer) {
 	p := &e.Power
-	if e.Plan.Knockout == nil {
+	if len(e.Plan.experiments()) == 0 {
 		n := e.Prompts.Detect
 		hits := int(math.Ceil(e.Plan.Detect.Threshold*float64(n) - 1e-9))
 		iv := stats.Wilson(hits, n, level)
@@ -230,7 +238,7 @@ func (e *Estimate) writePower(tw io.Writer) {
 	fmt.Fprintf(tw, "power\tn = %d: a mean change of %.2f SD is seen with a chance of %g (paired, two-sided %.2g; SD of the change over prompts)\n",
 		p.Of, float64(p.MinDropSD), p.Power, 1-p.Level)
 	if !math.IsNaN(float64(p.SD)) {
-		fmt.Fprintf(tw, "\tthat is %.2f nats, by an SD of %.2f nats of %d prompts under %s\n", float64(p.MinDrop), float64(p.SD), p.SDOf, withoutName(e.Plan.Primary.Scope))
+		fmt.Fprintf(tw, "\tthat is %.2f nats, by an SD of %.2f nats of %d prompts under %s\n", float64(p.MinDrop), float64(p.SD), p.SDOf, e.Plan.Primary.condition())
 	}
 	lost := fmt.Sprintf("at least %d lost hits and none gained", p.FewestLost)
 	if !p.EnoughPrompts {

@@ -1,13 +1,10 @@
 package harness
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
-	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
-	"github.com/headscope/headscope/patch"
 )
 
 // dryStage is a stage as it will be run, or as much as is known of it.
@@ -26,15 +23,17 @@ func (s *Study) drystages() ([]dryStage, error) {
 	if s.Plan.Detect != nil {
 		out = append(out, dryStage{StageDetect, s.detects, []condition{s.Plan.detectCondition()}, false})
 	}
-	if k := s.Plan.Knockout; k != nil {
-		st := dryStage{StageKnockout, s.prompts, nil, s.Plan.Detect != nil && k.Heads == nil}
+	for _, x := range s.Plan.experiments() {
+		about, _ := x.about()
+		st := dryStage{x.stage(), s.prompts, nil, s.Plan.Detect != nil && about.Heads == nil}
+		var err error
 		if st.guessed {
-			st.conds = s.guessedConditions()
+			st.conds, err = s.standInConditions(x)
 		} else {
-			var err error
-			if st.conds, err = e.conditions(); err != nil {
-				return nil, err
-			}
+			st.conds, err = e.conditions(x)
+		}
+		if err != nil {
+			return nil, err
 		}
 		out = append(out, st)
 	}
@@ -42,46 +41,6 @@ func (s *Study) drystages() ([]dryStage, error) {
 		out = append(out, dryStage{StageVariants, s.variants, []condition{{name: baseline}}, false})
 	}
 	return out, nil
-}
-
-// guessedConditions are as many as there can be, each with a set of heads spread over the layers.
-func (s *Study) guessedConditions() []condition {
-	spec, k := &s.o.Checkpoint.Spec, s.Plan.Knockout
-	n := k.Top
-	if n == 0 {
-		n = max(1, spec.Layers*spec.Heads/50)
-	}
-	n = min(n, spec.Layers*spec.Heads)
-	set := func(i int) heads.Set {
-		var out []decoder.Head
-		for j := range n {
-			at := (j*spec.Layers*spec.Heads/n + i) % (spec.Layers * spec.Heads)
-			out = append(out, decoder.Head{Layer: at / spec.Heads, Index: at % spec.Heads})
-		}
-		return heads.NewSet(out...)
-	}
-	var out []condition
-	if !s.Plan.sharesBaseline() {
-		out = append(out, condition{name: baseline})
-	}
-	for _, scope := range k.Scopes {
-		count := 1 + len(k.Pools)*k.Controls[scope]
-		if k.Cuts && k.Top == 0 {
-			count += 2
-		}
-		for i := range count {
-			hs := set(i)
-			c := condition{name: fmt.Sprintf("set%d@%s", i, scope), edits: patch.ZeroHeads(hs, scope), heads: hs, scope: scope}
-			if n := k.Controls[scope]; i > 0 && i <= len(k.Pools)*n { // the controls stand behind the set itself, pool by pool
-				c.scoreOnly = (i-1)%n >= k.Decoded && !s.Plan.FullAnswers
-			}
-			out = append(out, c)
-		}
-	}
-	for _, c := range s.Plan.Conditions {
-		out = append(out, condition{name: c.Name, edits: c.Edits})
-	}
-	return out
 }
 
 // firstRow is the first row that a condition edits, -1 for none.

@@ -167,7 +167,7 @@ func (s *Study) spread(ctx context.Context, stages []dryStage, e *Estimate, star
 	var primary *condition
 	for i := range stages {
 		for j := range stages[i].conds {
-			if c := &stages[i].conds[j]; !stages[i].guessed && stages[i].name == StageKnockout && c.name == withoutName(s.Plan.Primary.Scope) {
+			if c := &stages[i].conds[j]; !stages[i].guessed && c.name == s.Plan.Primary.condition() {
 				primary = c
 			}
 		}

@@ -36,6 +36,16 @@ func checkDonors(edits []decoder.Edit, donor []int32) error {
 	return nil
 }
 
+// checkMeans refuses edits that put in means over other prompts where there are none.
+func checkMeans(edits []decoder.Edit) error {
+	for _, e := range edits {
+		if e.Op == decoder.OpMean {
+			return usagef("own_mean is the mean over the same prompt; study and knockout take mean edits, of the prompts they detect on", "edit %s: no prompts to take means over", e)
+		}
+	}
+	return nil
+}
+
 // checkScope refuses a scope whose rows a prompt of t tokens with first question row q0 does not have.
 func checkScope(s decoder.Scope, t, q0 int) error {
 	if _, err := s.Resolve(t, q0); err != nil {

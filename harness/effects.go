@@ -192,26 +192,24 @@ func (s *PlanStats) resampling() stats.Resampling {
 // bootstrap starts the stream anew for each interval, so that a number does not depend on which others are computed.
 func (s *PlanStats) bootstrap() *rand.Rand { return rand.New(rand.NewPCG(s.Seed, s.Bootstrap)) }
 
-// effects ranks each knock-out's drop of the primary outcome among those of its controls, pool by pool.
-func effects(p *Plan, conds []ConditionResult, controls []Controls) []Effect {
+// effects ranks each condition's drop of the primary outcome among those of its controls, pool by pool. results are of conds, in their
+// order.
+func effects(p *Plan, conds []condition, results []ConditionResult) []Effect {
 	var out []Effect
 	for i := range conds {
-		c := &conds[i]
-		if c.Scope == "" || c.Name != withoutName(c.Scope) {
-			continue
-		}
-		for _, pool := range controls {
+		c := &results[i]
+		for _, with := range conds[i].compared {
 			var drops []float64
-			for j := range conds {
-				if conds[j].ControlOf == c.Name && conds[j].Pool == pool.Pool {
-					drops = append(drops, p.drop(&conds[j]))
+			for j := range results {
+				if results[j].ControlOf == c.Name && results[j].Pool == with.pool {
+					drops = append(drops, p.drop(&results[j]))
 				}
 			}
-			e := Effect{Condition: c.Name, Pool: pool.Pool, Metric: p.Primary.Metric, Method: "head-set randomisation on the drop of " + p.Primary.Metric}
-			e.Primary = c.Scope == p.Primary.Scope && pool.Pool == p.Primary.Pool
+			e := Effect{Condition: c.Name, Pool: with.pool, Metric: p.Primary.Metric, Method: "head-set randomisation on the drop of " + p.Primary.Metric}
+			e.Primary = c.Name == p.Primary.condition() && with.pool == p.Primary.Pool
 			e.Drop, e.ControlDrop, e.LargestControl = Number(p.drop(c)), nan, nan
 			if len(drops) == 0 {
-				e.Reason = "has no controls: " + pool.Reason
+				e.Reason = "has no controls: " + with.reason
 				out = append(out, e)
 				continue
 			}

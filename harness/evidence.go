@@ -22,20 +22,23 @@ type evidence struct {
 
 	tests, detects []PromptRecord // with a needle; the same in an in-sample study
 	variants       []PromptRecord // without one
+	agrees         []PromptRecord // of the agreement stage
 	trials         map[string][]Trial
 
-	found  *Detection // cached
-	chosen *target
+	found  *Detection         // cached
+	chosen map[string]*target // by stage
 }
 
 // newEvidence sorts the prompts of a run.
 func newEvidence(p *Plan, s Shape, records []PromptRecord) *evidence {
-	e := &evidence{plan: p, shape: s, trials: map[string][]Trial{}}
+	e := &evidence{plan: p, shape: s, trials: map[string][]Trial{}, chosen: map[string]*target{}}
 	for i := range records {
 		switch r := records[i]; {
 		case r.Variant != "" && r.Set == setTest:
 			e.variants = append(e.variants, r)
 		case r.Variant != "":
+		case r.Set == setAgreement:
+			e.agrees = append(e.agrees, r)
 		case r.Set == setDetect:
 			e.detects = append(e.detects, r)
 		default:
@@ -48,11 +51,6 @@ func newEvidence(p *Plan, s Shape, records []PromptRecord) *evidence {
 	return e
 }
 
-// sharesBaseline tells whether the detect stage's trials are the unmodified model's on the tested prompts.
-func (p *Plan) sharesBaseline() bool {
-	return p.Detect != nil && p.DetectPrompts == nil && len(p.Detect.Edits) == 0
-}
-
 // detection is what the detect stage found; nil where there was none.
 func (e *evidence) detection() (*Detection, error) {
 	if e.plan.Detect == nil || e.found != nil {
@@ -63,19 +61,6 @@ func (e *evidence) detection() (*Detection, error) {
 	return d, err
 }
 
-// target is what the knockout stage switches off and compares with.
-func (e *evidence) target() (*target, error) {
-	if e.chosen != nil {
-		return e.chosen, nil
-	}
-	d, err := e.detection()
-	if err != nil {
-		return nil, err
-	}
-	e.chosen, err = chooseTarget(e.plan, e.shape, d)
-	return e.chosen, err
-}
-
 // detectCondition is the condition of the detect stage.
 func (p *Plan) detectCondition() condition {
 	name := baseline
@@ -83,27 +68,6 @@ func (p *Plan) detectCondition() condition {
 		name = "edited"
 	}
 	return condition{name: name, edits: p.Detect.Edits, probe: true}
-}
-
-// conditions lists those of the knockout stage, the unmodified model first unless the detect stage has asked it already.
-func (e *evidence) conditions() ([]condition, error) {
-	t, err := e.target()
-	if err != nil {
-		return nil, err
-	}
-	conds := knockoutConditions(e.plan, t)
-	if !e.plan.sharesBaseline() {
-		conds = append([]condition{{name: baseline}}, conds...)
-	}
-	return conds, nil
-}
-
-// baseline is the unmodified model's trials on the tested prompts; nil where none were asked for.
-func (e *evidence) baseline(sorted map[string][]Trial) []Trial {
-	if e.plan.sharesBaseline() {
-		return e.trials[StageDetect]
-	}
-	return sorted[baseline]
 }
 
 // fill computes a result's numbers.
@@ -117,21 +81,27 @@ func (e *evidence) fill(res *Result) error {
 		c := p.detectCondition()
 		res.take(e.trials[StageRepeat])
 		res.take(e.trials[StageDetect])
+		res.take(e.trials[StageObserve])
+		res.take(e.trials[StageCausal])
 		sum := p.summarise(&c, StageDetect, e.trials[StageDetect], nil)
 		res.Conditions = append(res.Conditions, sum)
 		if c.name == baseline {
 			res.Metrics = &sum.Metrics
 		}
 	}
-	sorted := map[string][]Trial{}
-	if e.plan.Knockout != nil {
-		conds, err := e.conditions()
-		if err != nil {
+	if p.Agreement != nil {
+		var err error
+		if res.Agreement, err = e.agreement(); err != nil {
 			return err
 		}
-		sorted = e.knockout(res, conds)
+		res.take(e.trials[StageAgreement])
 	}
-	res.Grid, res.Templates = p.grid(e.tests, e.baseline(sorted))
+	for _, x := range p.experiments() {
+		if err := e.experiment(res, x); err != nil {
+			return err
+		}
+	}
+	res.Grid, res.Templates = p.grid(e.tests, e.baseline())
 	res.Variants = e.variantResults()
 	res.take(e.trials[StageVariants])
 	if ex := e.trials[StageExample]; len(ex) > 0 {
@@ -141,34 +111,44 @@ func (e *evidence) fill(res *Result) error {
 	return nil
 }
 
-// knockout fills in the knockout stage and returns its trials by condition.
-func (e *evidence) knockout(res *Result, conds []condition) map[string][]Trial {
+// experiment fills in what an experiment's trials say.
+func (e *evidence) experiment(res *Result, x experiment) error {
+	conds, err := e.conditions(x)
+	if err != nil {
+		return err
+	}
+	about, _ := x.about()
+	t, name := e.chosen[x.stage()], x.stage()
 	if res.Detection != nil {
 		inSample := e.plan.DetectPrompts == nil || sharedRecords(e.detects, e.tests)
 		res.InSample = &inSample
 	}
-	if on := e.plan.Knockout.DetectedOn; on != nil && res.Detection == nil {
+	if on := about.DetectedOn; on != nil && res.Detection == nil {
 		inSample := on.overlaps(&e.plan.Prompts)
 		res.InSample = &inSample
 	}
-	if e.plan.Knockout.Heads != nil {
-		res.Heads = e.plan.Knockout.Heads.Only(e.chosen.heads)
+	if about.Heads != nil {
+		res.Heads = about.Heads.Only(t.heads)
 	}
-	res.Controls = e.chosen.controls
-	res.take(e.trials[StageKnockout])
-	sorted := byCondition(e.trials[StageKnockout], conds)
-	base := e.baseline(sorted)
+	if res.Controls == nil {
+		res.Controls = t.controls
+	}
+	res.take(e.trials[name])
+	sorted := byCondition(e.trials[name], conds)
+	base := e.baseline()
+	results := make([]ConditionResult, len(conds))
 	for i := range conds {
 		c := &conds[i]
 		if c.name == baseline {
-			sum := e.plan.summarise(c, StageKnockout, base, nil)
-			res.Conditions, res.Metrics = append(res.Conditions, sum), &sum.Metrics
+			results[i] = e.plan.summarise(c, name, base, nil)
+			res.Metrics = &results[i].Metrics
 			continue
 		}
-		res.Conditions = append(res.Conditions, e.plan.summarise(c, StageKnockout, sorted[c.name], base))
+		results[i] = e.plan.summarise(c, name, sorted[c.name], base)
 	}
-	res.Effects = effects(e.plan, res.Conditions, e.chosen.controls)
-	return sorted
+	res.Conditions = append(res.Conditions, results...)
+	res.Effects = append(res.Effects, effects(e.plan, conds, results)...)
+	return x.fill(e, t, res, sorted)
 }
 
 // take counts trials and lists the failed ones.
@@ -325,13 +305,23 @@ func (e *evidence) check() error {
 		if err := expect(StageDetect, e.detects, []condition{e.plan.detectCondition()}); err != nil {
 			return err
 		}
+		for _, stage := range e.plan.Detect.furtherStages() {
+			if err := expect(stage, e.detects, []condition{{name: baseline}}); err != nil {
+				return err
+			}
+		}
 	}
-	if e.plan.Knockout != nil {
-		conds, err := e.conditions()
+	if e.plan.Agreement != nil {
+		if err := expect(StageAgreement, e.agrees, []condition{{name: baseline}}); err != nil {
+			return err
+		}
+	}
+	for _, x := range e.plan.experiments() {
+		conds, err := e.conditions(x)
 		if err != nil {
 			return err
 		}
-		if err := expect(StageKnockout, e.tests, conds); err != nil {
+		if err := expect(x.stage(), e.tests, conds); err != nil {
 			return err
 		}
 	}

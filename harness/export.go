@@ -96,12 +96,12 @@ func (x *exported) addStages() error {
 	if x.e.plan.Detect != nil {
 		add(StageDetect, x.e.detects, []condition{x.e.plan.detectCondition()})
 	}
-	if x.e.plan.Knockout != nil {
-		conds, err := x.e.conditions()
+	for _, exp := range x.e.plan.experiments() {
+		conds, err := x.e.conditions(exp)
 		if err != nil {
 			return err
 		}
-		add(StageKnockout, x.e.tests, conds)
+		add(exp.stage(), x.e.tests, conds)
 	}
 	add(StageVariants, x.e.variants, []condition{{name: baseline}})
 	return nil
@@ -182,8 +182,9 @@ func (x *exported) headRows() [][]string {
 			label[h.Head] = string(h.Label)
 		}
 	}
-	if k := x.r.Plan.Knockout; k != nil {
-		given = k.Heads.Set()
+	for _, exp := range x.r.Plan.experiments() {
+		about, _ := exp.about()
+		given = given.Union(about.Heads.Set())
 	}
 	for l := range x.r.Model.Layers {
 		for i := range x.r.Model.Heads {

@@ -7,14 +7,35 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
+// exportedRun is one run for all tests of exports: each has files of its own.
+var exportedRun struct {
+	once           sync.Once
+	res            *Result
+	result, trials []byte
+}
+
 func exportedResult(t *testing.T) *Result {
-	o := tinyOptions(t, 4)
-	o.Threshold, o.DetectPrompts = 0.01, shifted(t, 3)
-	_, r := runStudy(t, o)
-	return r
+	exportedRun.once.Do(func() {
+		o := tinyOptions(t, 4)
+		o.Threshold, o.DetectPrompts = 0.01, shifted(t, 3)
+		_, r := runStudy(t, o)
+		exportedRun.res, exportedRun.result, exportedRun.trials = r, readFile(t, r.Path), readFile(t, TrialsOf(r.Path))
+	})
+	if exportedRun.trials == nil {
+		t.Fatal("the run to export failed")
+	}
+	r := *exportedRun.res
+	r.Path = filepath.Join(t.TempDir(), filepath.Base(r.Path))
+	for path, data := range map[string][]byte{r.Path: exportedRun.result, TrialsOf(r.Path): exportedRun.trials} {
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &r
 }
 
 func readCSV(t *testing.T, path string) []map[string]string {

@@ -86,6 +86,9 @@ func (p *Passage) checkEdits(s *loader.Spec, edits []decoder.Edit) error {
 	if err := checkDonors(edits, p.Donor); err != nil {
 		return err
 	}
+	if err := checkMeans(edits); err != nil {
+		return err
+	}
 	return checkRows(s, edits, len(p.IDs), p.Question)
 }
 

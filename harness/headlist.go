@@ -72,7 +72,7 @@ func ReadHeads(list string) (*GivenHeads, error) {
 const strongest = 0.05
 
 // flagged is what any detector calls out of the ordinary, none of it fit for a control: heads with argmax_last, argmax_code or copy_tf at
-// or above the threshold or one hit short of it, and the strongest twentieth by mass_last, induction and duplicate.
+// or above the threshold or one hit short of it, and the strongest twentieth by mass_last, induction and duplicate, and by direct and causal effect where these were measured.
 func (d *Detection) flagged() heads.Set {
 	var out heads.Set
 	for _, name := range []string{"argmax_last", "argmax_code", "copy_tf"} {
@@ -83,7 +83,7 @@ func (d *Detection) flagged() heads.Set {
 	if s, ok := d.Score("argmax_last"); ok && 1/float64(s.N) < d.Threshold {
 		out = out.Union(d.Borderline) // else one hit short is no hit
 	}
-	for _, name := range []string{"mass_last", "induction", "duplicate"} {
+	for _, name := range []string{"mass_last", "induction", "duplicate", "locos", "logit_attr", "causal"} {
 		if s, ok := d.Score(name); ok {
 			out = out.Union(s.TopShare(strongest))
 		}

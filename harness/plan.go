@@ -13,7 +13,6 @@ import (
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
-	"github.com/headscope/headscope/patch"
 )
 
 // Stages of a study.
@@ -22,12 +21,16 @@ const (
 	StageKnockout = "knockout"
 )
 
-// Stages that come with the others: repeated random sequences beside detection, prompts without their needle, and one prompt's
+// Stages that come with the others: repeated random sequences beside detection, means of head outputs for mode mean, prompts without their needle, and one prompt's
 // attention for the report.
 const (
-	StageRepeat   = "repeat"
-	StageVariants = "variants"
-	StageExample  = "example"
+	StageRepeat    = "repeat"
+	StageMeans     = "means"
+	StageVariants  = "variants"
+	StageExample   = "example"
+	StageObserve   = "observe" // further detectors, see Detectors
+	StageCausal    = "causal"
+	StageAgreement = "agreement"
 )
 
 // Streams of the seed, one a purpose: rand.NewPCG(seed, stream).
@@ -35,6 +38,7 @@ const (
 	streamControls  = 1
 	streamBootstrap = 2
 	streamRepeat    = 3
+	streamDetectors = 7
 )
 
 const (
@@ -59,26 +63,28 @@ const (
 // Plan is everything that decides the numbers of a run, and nothing else: its hash is the run's key. Field order is fixed, so the
 // JSON form is canonical.
 type Plan struct {
-	Schema        int           `json:"schema"`
-	Verb          string        `json:"verb"`
-	Stages        []string      `json:"stages"`
-	Model         PlanModel     `json:"model"`
-	Prompts       PlanPrompts   `json:"prompts"`
-	DetectPrompts *PlanPrompts  `json:"detect_prompts,omitempty"` // absent: the same prompts, an in-sample study
-	Detect        *PlanDetect   `json:"detect,omitempty"`
-	Knockout      *PlanKnockout `json:"knockout,omitempty"`
-	Conditions    []NamedEdits  `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
-	Primary       PlanPrimary   `json:"primary"`
-	MaxNew        int           `json:"max_new"`
-	FullAnswers   bool          `json:"full_answers"`
-	Statistics    PlanStats     `json:"statistics"`
-	Run           PlanRun       `json:"run"`
+	Schema        int            `json:"schema"`
+	Verb          string         `json:"verb"`
+	Stages        []string       `json:"stages"`
+	Model         PlanModel      `json:"model"`
+	Prompts       PlanPrompts    `json:"prompts"`
+	DetectPrompts *PlanPrompts   `json:"detect_prompts,omitempty"` // absent: the same prompts, an in-sample study
+	Detect        *PlanDetect    `json:"detect,omitempty"`
+	Agreement     *PlanAgreement `json:"agreement,omitempty"`
+	Knockout      *PlanKnockout  `json:"knockout,omitempty"`
+	Conditions    []NamedEdits   `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
+	Primary       PlanPrimary    `json:"primary"`
+	MaxNew        int            `json:"max_new"`
+	FullAnswers   bool           `json:"full_answers"`
+	Statistics    PlanStats      `json:"statistics"`
+	Run           PlanRun        `json:"run"`
 }
 
 // PlanPrimary declares, before anything is computed, the one comparison that decides. Everything else is exploratory.
 type PlanPrimary struct {
 	Hypothesis string        `json:"hypothesis"`
 	Metric     string        `json:"metric"`
+	Condition  string        `json:"condition,omitempty"` // absent: the knock-out at that scope
 	Scope      decoder.Scope `json:"scope,omitempty"`
 	Pool       string        `json:"pool,omitempty"`
 }
@@ -104,6 +110,7 @@ type PlanDetect struct {
 	Threshold  float64        `json:"threshold"`
 	Edits      []decoder.Edit `json:"edits,omitempty"` // in force while detecting
 	Repeat     *PlanRepeat    `json:"repeat,omitempty"`
+	Detectors  []string       `json:"detectors,omitempty"` // beyond those of every detection
 }
 
 // PlanRepeat describes the sequences behind the scores induction, duplicate and prev_token.
@@ -113,21 +120,24 @@ type PlanRepeat struct {
 	Stream    uint64 `json:"stream"`
 }
 
-// PlanKnockout says which heads are switched off and what they are compared with.
-type PlanKnockout struct {
-	Heads       heads.Ranking         `json:"heads,omitempty"`              // given; else those that the detect stage finds
-	Unreachable []int                 `json:"unreachable_layers,omitempty"` // layers whose window ends before the needle of every prompt
-	Exclude     heads.Set             `json:"exclude,omitempty"`
-	WriteNorm   *heads.Scores         `json:"write_norm,omitempty"`  // sizes to match the controls of given heads on
-	DetectedOn  *PlanPrompts          `json:"detected_on,omitempty"` // what given heads were detected on; absent: not known
-	Matching    PlanMatching          `json:"matching"`
-	Top         int                   `json:"top,omitempty"`    // only the best so many
-	Cuts        bool                  `json:"cuts"`             // also without the heads that may be there by chance, and with those one hit short
-	Controls    map[decoder.Scope]int `json:"controls"`         // sets of each pool, by scope
-	Decoded     int                   `json:"decoded_controls"` // sets of each pool and scope whose answers are decoded; the others are scored
-	Auto        bool                  `json:"auto_controls"`    // their number was left to the plan
-	Pools       []string              `json:"pools"`
-	Scopes      []decoder.Scope       `json:"scopes"`
+// PlanTarget says which heads an experiment is about, and which others its controls may be.
+type PlanTarget struct {
+	Heads       heads.Ranking `json:"heads,omitempty"`              // given; else those that the detect stage finds
+	Unreachable []int         `json:"unreachable_layers,omitempty"` // layers whose window ends before the needle of every prompt
+	Exclude     heads.Set     `json:"exclude,omitempty"`
+	WriteNorm   *heads.Scores `json:"write_norm,omitempty"`  // sizes to match the controls of given heads on
+	DetectedOn  *PlanPrompts  `json:"detected_on,omitempty"` // what given heads were detected on; absent: not known
+	Matching    PlanMatching  `json:"matching"`
+	Top         int           `json:"top,omitempty"` // only the best so many
+}
+
+// PlanControls says at which rows an experiment edits its heads, and with how many matched sets of others they are compared.
+type PlanControls struct {
+	Controls map[decoder.Scope]int `json:"controls"`         // sets of each pool, by scope
+	Decoded  int                   `json:"decoded_controls"` // sets of each pool and scope whose answers are decoded; the others are scored
+	Auto     bool                  `json:"auto_controls"`    // their number was left to the plan
+	Pools    []string              `json:"pools"`
+	Scopes   []decoder.Scope       `json:"scopes"`
 }
 
 // PlanMatching is the rule by which control sets are drawn.
@@ -138,7 +148,7 @@ type PlanMatching struct {
 }
 
 // most is the largest number of control sets of a scope.
-func (k *PlanKnockout) most() int {
+func (k *PlanControls) most() int {
 	n := 0
 	for _, c := range k.Controls {
 		n = max(n, c)
@@ -205,64 +215,23 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 		d := planPrompts(o.DetectPrompts)
 		p.DetectPrompts = &d
 	}
-	p.Primary = PlanPrimary{Hypothesis: "switching the heads off lowers the metric more than switching off matched heads does", Metric: metricMargin}
+	p.Primary = PlanPrimary{Hypothesis: knockoutHypothesis, Metric: metricMargin}
 	for _, t := range tests {
 		if t.Decoy == nil {
 			p.Primary.Metric = metricSum
 		}
 	}
 	if slices.Contains(o.Stages, StageDetect) {
-		p.Detect = &PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: o.Threshold, Edits: decoder.Canonical(o.Edits)}
+		p.Detect = &PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: o.Threshold, Edits: decoder.Canonical(o.Edits), Detectors: o.Detectors}
 		if len(o.Edits) == 0 && m.Spec.MaxPositions > 2*repeatLength {
 			p.Detect.Repeat = &PlanRepeat{repeatSequences, repeatLength, streamRepeat}
 		}
 	}
-	if slices.Contains(o.Stages, StageKnockout) {
-		p.addKnockout(o)
-		p.Knockout.Unreachable = unreachableLayers(m.Spec, tests)
+	if o.AgreementPrompts != nil {
+		p.Agreement = planAgreement(o.AgreementPrompts, Shape{c.Spec.Layers, c.Spec.Heads, c.Spec.KVHeads})
 	}
+	p.addExperiments(o, tests)
 	return p, nil
-}
-
-// Numbers of control sets where they are left open: 99 on rows over a kept cache, which cost little, and 19 in whole passes. Both allow
-// a p of 0.05 and below.
-const (
-	manyControls = 99
-	fewControls  = 19
-
-	// The randomisation needs every set's scores, not its answers: those of a few show what harm to recall is usual.
-	decodedControls = 3
-)
-
-func (p *Plan) addKnockout(o *Options) {
-	k := &PlanKnockout{
-		Heads: o.Heads, Exclude: o.Exclude, WriteNorm: o.WriteNorm, Top: o.Top, Cuts: o.Cuts, Auto: o.Controls == AutoControls, DetectedOn: o.DetectedOn,
-		Matching: PlanMatching{"write_norm", patch.Candidates, strongest},
-		Controls: map[decoder.Scope]int{}, Decoded: decodedControls, Pools: o.Pools, Scopes: o.Scopes,
-	}
-	if len(k.Pools) == 0 {
-		k.Pools = []string{PoolLayer}
-	}
-	for _, s := range o.Scopes {
-		switch {
-		case !k.Auto:
-			k.Controls[s] = o.Controls
-		case s == decoder.ScopeAll || s == decoder.ScopeHaystack:
-			k.Controls[s] = fewControls
-		default:
-			k.Controls[s] = manyControls
-		}
-	}
-	p.Knockout = k
-	// The declared comparison is the one that can say most: the first scope with the most control sets.
-	for _, s := range o.Scopes {
-		if p.Primary.Scope == "" || k.Controls[s] > k.Controls[p.Primary.Scope] {
-			p.Primary.Scope, p.Primary.Pool = s, k.Pools[0]
-		}
-	}
-	for _, c := range o.Conditions {
-		p.Conditions = append(p.Conditions, NamedEdits{c.Name, decoder.Canonical(c.Edits)})
-	}
 }
 
 // unreachableLayers lists the layers whose window ends before the needle of every prompt. Their heads cannot retrieve, whatever they

@@ -23,10 +23,13 @@ type Prompt struct {
 	Donor    []int32    // tokens of the prompt with another code, as many as IDs; nil where the file gives none
 	Decoy    []int32    // what the first decoy would add, as many tokens as Answer; nil where NoDecoy says why
 
+	DecoyAt heads.Span // tokens of the first decoy in the text, its leading space included; empty where it does not stand there
+
 	NoCopy  string // why copy_tf cannot be asked of this prompt; empty where it can
 	NoDecoy string // why there is no decoy to compare with
 
-	draft []int32 // what the unmodified model answers, once known: the decoder's guess at an edited model's answer
+	means *decoder.Means // for mode mean, once known
+	draft []int32        // what the unmodified model answers, once known: the decoder's guess at an edited model's answer
 }
 
 // Tokenize encodes each prompt whole and once, and finds its spans from the tokens' byte offsets. maxNew is the longest greedy
@@ -76,8 +79,13 @@ func tokenizePrompt(s *PromptSpec, tok *tokenizer.Tokenizer) (*Prompt, error) {
 		if s.leavesDecoyOut() {
 			break
 		}
-		if _, err := tokenSpan(enc, fmt.Sprintf("span of decoy %d", i), d.Span); err != nil {
+		span := withSpace(s.Text, d.Span)
+		at, err := tokenSpan(enc, fmt.Sprintf("span of decoy %d", i), span)
+		if err != nil {
 			return nil, err
+		}
+		if i == 0 {
+			p.DecoyAt = at
 		}
 	}
 	if p.Answer, err = tok.AnswerIDs(s.Text, s.Answer, o); err != nil {
@@ -107,12 +115,16 @@ func (p *Prompt) place(enc *tokenizer.Encoding) (err error) {
 	if p.Needle, err = tokenSpan(enc, "needle", s.Needle); err != nil {
 		return err
 	}
-	code := s.AnswerSpan
-	if code[0] > 0 && s.Text[code[0]-1] == ' ' {
-		code[0]--
-	}
-	p.Code, err = tokenSpan(enc, "answer_span", code)
+	p.Code, err = tokenSpan(enc, "answer_span", withSpace(s.Text, s.AnswerSpan))
 	return err
+}
+
+// withSpace adds the space before a span of text to it: it belongs to the first token.
+func withSpace(text string, span [2]int) [2]int {
+	if span[0] > 0 && text[span[0]-1] == ' ' {
+		span[0]--
+	}
+	return span
 }
 
 // addDecoy takes the first decoy as the answer's rival. Only one with as many tokens compares: each token costs log-probability.
@@ -158,7 +170,7 @@ func (p *Prompt) fits(spec *loader.Spec, maxNew int) error {
 // ask is the prompt in the decoder's terms; the needle is its only span.
 func (p *Prompt) ask() *decoder.Prompt {
 	return &decoder.Prompt{
-		IDs: p.IDs, Question: p.Question, Answer: p.Answer, Decoy: p.Decoy, Draft: p.draft, Donor: p.Donor,
+		IDs: p.IDs, Question: p.Question, Answer: p.Answer, Decoy: p.Decoy, Draft: p.draft, Donor: p.Donor, Needle: p.Needle, Means: p.means,
 		Spans: [][2]int32{{int32(p.Needle[0]), int32(p.Needle[1])}},
 	}
 }

@@ -249,7 +249,7 @@ type plannedUnit struct {
 	trials int
 }
 
-// eachUnit hands on the work units of a run in the order in which it writes them. What the knockout stage asks rests on the detect
+// eachUnit hands on the work units of a run in the order in which it writes them. What experiments ask rests on the detect
 // stage's trials: f has to have put them into e.trials by then. An example, which a run may end with, is not among them.
 func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 	stage := func(name string, prompts, conds int) error {
@@ -270,17 +270,29 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 				return err
 			}
 		}
-		if err := stage(StageDetect, len(e.detects), 1); err != nil {
+		for _, name := range append([]string{StageDetect}, d.furtherStages()...) {
+			if err := stage(name, len(e.detects), 1); err != nil {
+				return err
+			}
+		}
+	}
+	if e.plan.Agreement != nil {
+		if err := stage(StageAgreement, len(e.agrees), 1); err != nil {
 			return err
 		}
 	}
-	if e.plan.Knockout != nil {
-		conds, err := e.conditions()
+	for _, x := range e.plan.experiments() {
+		conds, err := e.conditions(x)
 		if err != nil {
 			return err
 		}
+		if len(meanHeads(conds)) > 0 {
+			if err := f(plannedUnit{unitID{StageMeans, 0}, 1}); err != nil {
+				return err
+			}
+		}
 		if len(conds) > 0 {
-			if err := stage(StageKnockout, len(e.tests), len(conds)); err != nil {
+			if err := stage(x.stage(), len(e.tests), len(conds)); err != nil {
 				return err
 			}
 		}

@@ -34,8 +34,11 @@ type Result struct {
 	Heads      heads.Ranking     `json:"heads"`             // detected, or given; best first
 	Scores     *heads.Scores     `json:"scores,omitempty"`  // argmax_last; the others are in detection
 	Detection  *Detection        `json:"detection,omitempty"`
+	Agreement  *Agreement        `json:"agreement,omitempty"` // of the detectors with the causal map
 	Conditions []ConditionResult `json:"conditions"`
 	Controls   []Controls        `json:"controls,omitempty"` // one a pool
+	Modes      []ModeResult      `json:"modes,omitempty"`    // of the knock-out, side by side
+	Means      *MeansInfo        `json:"means,omitempty"`    // what those of mode mean are over
 	Effects    []Effect          `json:"effects,omitempty"`  // against the controls, one a scope and pool
 	Grid       []GridCell        `json:"grid,omitempty"`     // the unmodified model by template and depth
 	Templates  []TemplateResult  `json:"templates,omitempty"`

@@ -17,7 +17,7 @@ import (
 // Options asks for a run. Zero values mean what their comments say.
 type Options struct {
 	Verb   string   // study, detect or knockout: names the result
-	Stages []string // StageDetect, StageKnockout, in this order
+	Stages []string // StageDetect, then those of experiments, in the order of their constants
 
 	Checkpoint *loader.Checkpoint
 	Model      *decoder.Model
@@ -26,13 +26,18 @@ type Options struct {
 	DetectPrompts *PromptFile     // nil: detect on Prompts, and say so
 	Refused       []PromptFailure // prompts that could not be made, for the record
 
-	Edits      []decoder.Edit  // in force while detecting
+	Edits            []decoder.Edit // in force while detecting
+	AgreementPrompts *PromptFile    // hold the detectors against the causal map of these; nil: do not
+
+	Detectors  []string        // beyond those of every detection: names, or DetectorsAll
 	Threshold  float64         // argmax_last of a retrieval head, inclusive
 	Heads      heads.Ranking   // heads to knock out; nil: those that the detect stage finds
 	Exclude    heads.Set       // never drawn as controls
 	DetectedOn *PlanPrompts    // what given heads were detected on; nil = not known
 	WriteNorm  *heads.Scores   // sizes of given heads' writes, to match controls on; nil = not known
 	Top        int             // knock out only the best so many; 0 = all
+	Modes      []string        // of the knock-out; nil: ModeZero
+	AutoModes  bool            // all modes that the prompts allow, in place of Modes
 	Cuts       bool            // also knock out the sure heads alone, and with those one hit short of the threshold
 	Controls   int             // matched control sets of each pool and scope; AutoControls = 99 on question rows, 19 in whole passes
 	Pools      []string        // PoolLayer, PoolLayerKV; nil: PoolLayer
@@ -69,17 +74,11 @@ func (o *Options) check() error {
 	if o.Checkpoint.Tokenizer == nil {
 		return &hintError{fmt.Errorf("%s has no tokenizer.json", o.Checkpoint.Dir), "prompts are texts: put the model's tokenizer.json into its folder"}
 	}
-	for _, s := range o.Stages {
-		if s != StageDetect && s != StageKnockout {
-			return usagef("stages are detect and knockout", "stage %q is unknown", s)
-		}
+	if err := o.checkStages(); err != nil {
+		return err
 	}
 	detect, knockout := slices.Contains(o.Stages, StageDetect), slices.Contains(o.Stages, StageKnockout)
 	switch {
-	case !detect && !knockout:
-		return usagef("stages are detect and knockout", "no stages")
-	case !slices.IsSorted(o.Stages) || len(slices.Compact(slices.Clone(o.Stages))) < len(o.Stages): // the order of the alphabet is that of the run
-		return usagef("stages are detect and knockout, in this order", "stages %s: each once, detect first", strings.Join(o.Stages, ","))
 	case knockout && !detect && len(o.Heads) == 0 && len(o.Conditions) == 0:
 		return usagef("give --heads LIST or FILE, or --edit, or run the detect stage too", "no heads to knock out")
 	case knockout && len(o.Scopes) == 0 && len(o.Conditions) == 0:
@@ -102,6 +101,9 @@ func (o *Options) check() error {
 			return usagef("pools are layer and layer+kv, each once", "pool %q", pool)
 		}
 	}
+	if err := o.checkModes(); err != nil {
+		return err
+	}
 	s := &o.Checkpoint.Spec
 	if err := o.Heads.Set().Validate(s.Layers, s.Heads); err != nil {
 		return err
@@ -112,7 +114,31 @@ func (o *Options) check() error {
 	if err := o.checkShard(); err != nil {
 		return err
 	}
+	if err := o.checkDetectors(); err != nil {
+		return err
+	}
 	return o.checkNames()
+}
+
+// checkStages refuses stages that there are not, and another order than that of a run.
+func (o *Options) checkStages() error {
+	order := stageOrder()
+	advice := "stages are " + strings.Join(order, ", ")
+	last := -1
+	for _, s := range o.Stages {
+		at := slices.Index(order, s)
+		if at < 0 {
+			return usagef(advice, "stage %q is unknown", s)
+		}
+		if at <= last {
+			return usagef(advice+", in this order", "stages %s: each once, detect first", strings.Join(o.Stages, ","))
+		}
+		last = at
+	}
+	if last < 0 {
+		return usagef(advice, "no stages")
+	}
+	return nil
 }
 
 // checkNames refuses two conditions of one name: trials are sorted and resumed by it.
@@ -143,7 +169,7 @@ func (o *Options) checkNames() error {
 }
 
 // ownName matches the names that the knockout stage gives to its own conditions.
-var ownName = regexp.MustCompile(`^(without|sure|wide|(kv)?control[0-9]+)@`)
+var ownName = regexp.MustCompile(`^(without|sure|wide|mean|resample|((mean|resample)_)?(kv)?control[0-9]+)@`)
 
 // baseline is the name of the unmodified condition.
 const baseline = "unmodified"
@@ -155,13 +181,22 @@ type runner struct {
 	file  *trialsFile // nil where nothing is written
 	ask   askFunc
 	trace traceFunc
+	see   observeFunc
+
+	headMeans meansFunc
 }
 
 // askFunc is decoder.Model.Ask.
 type askFunc func(context.Context, []*decoder.Prompt, []decoder.Condition, decoder.AskOptions, decoder.Emit) error
 
+// meansFunc is decoder.Model.HeadMeans.
+type meansFunc func(context.Context, []*decoder.Prompt, []decoder.Head) (*decoder.Means, error)
+
 // traceFunc is decoder.Model.Trace.
 type traceFunc func(context.Context, *decoder.Prompt, []decoder.Edit, decoder.TraceOptions) (*decoder.Trace, error)
+
+// observeFunc is decoder.Model.Observe.
+type observeFunc func(context.Context, *decoder.Prompt, []decoder.LookAt, [][2]int32) (*decoder.Observation, error)
 
 // stage is one set of prompts under one set of conditions.
 type stage struct {
@@ -242,7 +277,11 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 		}
 	}
 	eos, tok := r.plan.Model.EOS, r.o.Checkpoint.Tokenizer
-	err := r.ask(ctx, asked, dc, r.askOptions(), func(p, c int, reply *decoder.Reply) error {
+	o := r.askOptions()
+	if id.stage == StageDetect && r.plan.Detect.asks("wu_step", "wu_set") {
+		o.Verify = false // those read the whole answer
+	}
+	err := r.ask(ctx, asked, dc, o, func(p, c int, reply *decoder.Reply) error {
 		t := &trials[p*len(conds)+c]
 		if len(conds[c].edits) == 0 && slices.ContainsFunc(reply.LogProb, func(x float64) bool { return x != x }) {
 			return fmt.Errorf("prompt %s: %w", t.Prompt, errNotFinite("the unmodified model's log-probabilities are"))

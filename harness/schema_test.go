@@ -51,6 +51,7 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 	full.Example, full.Top, full.Threshold, full.Cuts, full.Equivalence = true, 0, 0.01, true, 0.5
 	full.Pools, full.Controls, full.DetectPrompts, full.Command = []string{PoolLayer, PoolLayerKV}, AutoControls, shifted(t, 3), []string{"study"}
 	full.Scopes, full.MaxNew = full.Scopes[:1], 2
+	full.Modes = []string{ModeZero, ModeMean}
 	for i := range full.Prompts.Specs {
 		full.Prompts.Specs[i].Template, full.Prompts.Specs[i].Depth = "plain", 0.5
 	}
@@ -69,6 +70,11 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 		return ask(ctx, p, c, o, emit)
 	}
 	out := map[string][]byte{}
+	further := tinyOptions(t, 2)
+	further.Stages, further.Detectors = []string{StageDetect}, []string{"qr_cal", "logit_attr"}
+	further.DetectPrompts, further.AgreementPrompts = nil, shifted(t, 2)
+	_, r := runStudy(t, further)
+	out["detectors"] = readFile(t, r.Path)
 	if res, err := s.Run(context.Background()); err != nil || !res.Failed() {
 		t.Fatalf("got %v, want failed trials", err)
 	} else {
@@ -78,7 +84,7 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 		_, r := runStudy(t, o)
 		out[name] = readFile(t, r.Path)
 	}
-	_, r := runStudy(t, full)
+	_, r = runStudy(t, full)
 	out["study"] = readFile(t, r.Path)
 	return out
 }
@@ -239,8 +245,10 @@ func (w *schemaWalk) object(path string, typ reflect.Type, schema map[string]any
 		required = append(required, fmt.Sprint(r))
 	}
 	have := map[string]bool{}
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	for _, f := range reflect.VisibleFields(typ) {
+		if f.Anonymous {
+			continue // its fields are there themselves
+		}
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "-" {
 			continue

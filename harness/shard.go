@@ -67,13 +67,15 @@ type shardInfo struct {
 	Environment Environment     `json:"environment"`
 }
 
-// checkShard refuses what cannot be computed in parts: what the knockout stage asks rests on all trials of the detect stage.
+// checkShard refuses what cannot be computed in parts: what experiments ask rests on all trials of the detect stage.
 func (o *Options) checkShard() error {
 	switch {
 	case o.Shard == (Shard{}):
 	case len(o.Stages) > 1:
 		return usagef("detect first (and merge its parts), then `headscope knockout MODEL --heads RESULT --shard "+o.Shard.String()+"`",
 			"shard %s of a study of %d stages: what the second asks rests on the whole first", o.Shard, len(o.Stages))
+	case o.AgreementPrompts != nil:
+		return usagef("leave one of them out", "shard %s with the agreement stage: its knock-outs rest on the whole detection", o.Shard)
 	case o.Out == "":
 		return usagef("name a folder with --out", "shard %s without a folder to write to", o.Shard)
 	}
@@ -99,7 +101,9 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 		return nil, err
 	}
 	run = &ShardRun{Path: s.TrialsPath()}
-	for _, stage := range []string{StageRepeat, StageDetect, StageKnockout, StageVariants} {
+	stages := []string{StageRepeat, StageDetect, StageObserve, StageCausal}
+	stages = append(stages, testStages[:]...)
+	for _, stage := range append(stages, StageVariants) {
 		trials := e.trials[stage]
 		for i := range trials {
 			t := &trials[i]

@@ -19,18 +19,22 @@ type Study struct {
 
 	o                *Options
 	prompts, detects []*Prompt // with a needle; detects is prompts in an in-sample study
+	agrees           []*Prompt // of the agreement stage
 	variants         []*Prompt // of the tested prompts, without one
+	cost             Cost
 	start            time.Time
 	ask              askFunc
 	trace            traceFunc
+	headMeans        meansFunc
+	see              observeFunc
 }
 
 // Cost is what a study will compute, as far as it is known before heads are detected.
 type Cost struct {
 	Prompts, DetectPrompts int
-	Tokens                 int // of all prompts
-	Conditions             int // of the knockout stage, the unmodified one included
-	Trials                 int // at most
+	Tokens                 int   // of all prompts
+	Asked                  []int // conditions of each experiment, the unmodified one counted with the first
+	Trials                 int   // at most
 }
 
 // NewStudy checks the options and tokenises the prompts; nothing is computed or written.
@@ -39,7 +43,7 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	s := &Study{o: &o, start: start, ask: o.Model.Ask, trace: o.Model.Trace}
+	s := &Study{o: &o, start: start, ask: o.Model.Ask, trace: o.Model.Trace, see: o.Model.Observe, headMeans: o.Model.HeadMeans}
 	spec, tok := &o.Checkpoint.Spec, o.Checkpoint.Tokenizer
 	all, err := o.Prompts.Tokenize(spec, tok, o.MaxNew)
 	if err != nil {
@@ -53,10 +57,22 @@ func NewStudy(ctx context.Context, o Options) (*Study, error) {
 		}
 		s.detects, _ = byVariant(all)
 	}
+	if o.AgreementPrompts != nil {
+		if all, err = o.AgreementPrompts.Tokenize(spec, tok, o.MaxNew); err != nil {
+			return nil, err
+		}
+		s.agrees, _ = byVariant(all)
+	}
+	if err := s.chooseModes(); err != nil {
+		return nil, err
+	}
 	if err := s.checkScopes(); err != nil {
 		return nil, err
 	}
 	if s.Plan, err = newPlan(ctx, &o, s.prompts); err != nil {
+		return nil, err
+	}
+	if err := s.count(); err != nil {
 		return nil, err
 	}
 	s.Key, err = s.Plan.Key()
@@ -76,6 +92,9 @@ func (s *Study) checkScopes() error {
 		}
 		return nil
 	}
+	if err := checkMeans(s.o.Edits); err != nil { // conditions have means: those of the detection prompts
+		return err
+	}
 	if err := check(s.o.Edits, s.detects); err != nil {
 		return err
 	}
@@ -84,7 +103,7 @@ func (s *Study) checkScopes() error {
 			return err
 		}
 	}
-	if !slices.Contains(s.o.Stages, StageKnockout) {
+	if !Tests(s.o.Stages) {
 		return nil
 	}
 	for _, scope := range s.o.Scopes {
@@ -98,43 +117,42 @@ func (s *Study) checkScopes() error {
 }
 
 // Cost says how much there is to do.
-func (s *Study) Cost() Cost {
+func (s *Study) Cost() Cost { return s.cost }
+
+func (s *Study) count() error {
 	c := Cost{Prompts: len(s.prompts)}
 	for _, p := range s.prompts {
 		c.Tokens += len(p.IDs)
 	}
 	if s.Plan.Detect != nil {
 		c.DetectPrompts = len(s.detects)
-		c.Trials += len(s.detects)
+		c.Trials += len(s.detects)*(1+len(s.Plan.Detect.furtherStages())) + len(s.agrees)
 	}
-	if k := s.Plan.Knockout; k != nil {
-		c.Conditions = 1 + len(s.Plan.Conditions)
-		if s.knocksOut() {
-			for _, scope := range k.Scopes {
-				c.Conditions += 1 + len(k.Pools)*k.Controls[scope]
-				if k.Cuts {
-					c.Conditions += 2
-				}
-			}
+	for _, x := range s.Plan.experiments() {
+		conds, err := s.standInConditions(x)
+		if err != nil {
+			return err
 		}
-		c.Trials += len(s.prompts) * c.Conditions
-		if s.Plan.sharesBaseline() {
-			c.Trials -= len(s.prompts)
+		c.Trials += len(s.prompts) * len(conds)
+		if len(c.Asked) == 0 && s.Plan.sharesBaseline() {
+			conds = append(conds, condition{name: baseline})
 		}
+		c.Asked = append(c.Asked, len(conds))
 	}
 	c.Trials += len(s.variants)
-	return c
+	s.cost = c
+	return nil
 }
-
-// knocksOut tells whether there are heads to switch off, or may be; else the knockout stage asks the named conditions alone.
-func (s *Study) knocksOut() bool { return s.Plan.Detect != nil || len(s.Plan.Knockout.Heads) > 0 }
 
 // open takes the run's trials file, where one is written, and sorts its prompts.
 func (s *Study) open() (*runner, *evidence, error) {
-	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace}
+	r := &runner{o: s.o, plan: s.Plan, ask: s.ask, trace: s.trace, see: s.see, headMeans: s.headMeans}
 	spec := &s.o.Checkpoint.Spec
 	shape := Shape{spec.Layers, spec.Heads, spec.KVHeads}
 	records := recordsOf(append(slices.Clone(s.prompts), s.variants...), s.detects, s.o.DetectPrompts == nil)
+	for _, p := range s.agrees {
+		records = append(records, recordOf(p, setAgreement))
+	}
 	e := newEvidence(s.Plan, shape, records)
 	if s.o.Out == "" {
 		return r, e, nil
@@ -191,6 +209,9 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 		if e.trials[StageDetect], err = r.run(ctx, st); err != nil {
 			return err
 		}
+		if err := s.scoreHeads(ctx, r, e); err != nil {
+			return err
+		}
 		if !part { // of the detect stage alone: its heads are found in the merged trials
 			d, err := e.detection()
 			if err != nil {
@@ -198,22 +219,32 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 			}
 			best = d.Heads
 		}
+		if s.Plan.Agreement != nil {
+			if e.trials[StageAgreement], err = r.agree(ctx, e, s.agrees); err != nil {
+				return err
+			}
+		}
 	}
-	if s.Plan.Knockout != nil {
-		conds, err := e.conditions()
+	for _, x := range s.Plan.experiments() {
+		conds, err := e.conditions(x)
 		if err != nil {
 			return err
 		}
 		if len(conds) > 0 {
-			for i, t := range e.baseline(nil) {
+			if means, err := r.means(ctx, s.detects, s.prompts, conds); err != nil {
+				return err
+			} else if means != nil {
+				e.trials[StageMeans] = means
+			}
+			for i, t := range e.baseline() {
 				s.prompts[i].draft = t.Greedy
 			}
-			if e.trials[StageKnockout], err = r.run(ctx, stage{StageKnockout, s.prompts, conds}); err != nil {
+			if e.trials[x.stage()], err = r.run(ctx, stage{x.stage(), s.prompts, conds}); err != nil {
 				return err
 			}
 		}
-		if s.Plan.Knockout.Heads != nil {
-			best = s.Plan.Knockout.Heads
+		if about, _ := x.about(); about.Heads != nil {
+			best = about.Heads
 		}
 	}
 	if len(s.variants) > 0 {
@@ -243,9 +274,11 @@ func (s *Study) Describe() string {
 	if s.Plan.Detect != nil {
 		text += fmt.Sprintf("\n  detect: %d prompts, threshold %g", c.DetectPrompts, s.Plan.Detect.Threshold)
 	}
-	if k := s.Plan.Knockout; k != nil {
-		text += fmt.Sprintf("\n  knockout: %d conditions", c.Conditions)
-		if s.knocksOut() {
+	for i, x := range s.Plan.experiments() {
+		n := c.Asked[i]
+		text += fmt.Sprintf("\n  %s: %d conditions", x.stage(), n)
+		if s.Plan.hasHeads(x) {
+			_, k := x.about()
 			text += fmt.Sprintf(" (at most; controls from %s:", strings.Join(k.Pools, ", "))
 			for _, scope := range k.Scopes {
 				text += fmt.Sprintf(" %d@%s", k.Controls[scope], scope)

@@ -281,7 +281,9 @@ func TestHeadSetP(t *testing.T) {
 			Metrics: Metrics{Change: change(-float64(i) / 10), MarginChange: change(-float64(i) / 10)}})
 	}
 	p := &Plan{Primary: PlanPrimary{Metric: metricSum, Scope: "all", Pool: PoolLayer}}
-	e := effects(p, conds, []Controls{{Pool: PoolLayer}, {Pool: PoolLayerKV, Reason: "pool exhausted"}})
+	asked := make([]condition, len(conds))
+	asked[0].compared = []comparison{{PoolLayer, ""}, {PoolLayerKV, "pool exhausted"}}
+	e := effects(p, asked, conds)
 	if len(e) != 2 || e[0].P == nil || math.Abs(float64(*e[0].P)-0.05) > 1e-12 || e[0].AtLeast != 0 || !e[0].Primary || e[0].Drop != 5 {
 		t.Errorf("got %+v", e)
 	}
@@ -289,7 +291,8 @@ func TestHeadSetP(t *testing.T) {
 		t.Errorf("a pool without sets: got %+v", e[1])
 	}
 	p.Primary.Metric = metricMargin // a drop of 1 against 0 .. 1.8: nine do as much
-	if e = effects(p, conds, []Controls{{Pool: PoolLayer}}); e[0].AtLeast != 9 || math.Abs(float64(*e[0].P)-0.5) > 1e-12 {
+	asked[0].compared = asked[0].compared[:1]
+	if e = effects(p, asked, conds); e[0].AtLeast != 9 || math.Abs(float64(*e[0].P)-0.5) > 1e-12 {
 		t.Errorf("by margin: got %+v", e[0])
 	}
 }

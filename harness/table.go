@@ -32,6 +32,7 @@ func (r *Result) Write(w io.Writer, v View) error {
 		out.grid(r.conditionRows(), v.Markdown)
 		out.line("")
 	}
+	r.writeModes(out, v.Markdown)
 	for _, n := range r.notes() {
 		out.line("%s", n)
 	}
@@ -81,6 +82,8 @@ func (r *Result) writeDetection(out *printer, v View) {
 		out.grid(rows, v.Markdown)
 	}
 	out.line("")
+	r.writeDetectors(out, v)
+	r.writeAgreement(out, v)
 }
 
 // conditionRows is the table of conditions, by the plan's primary outcome.
@@ -182,6 +185,10 @@ func (r *Result) title(c *ConditionResult) string {
 		return fmt.Sprintf("without the %d sure ones%s", len(c.Heads), scope)
 	case c.Name == "wide@"+string(c.Scope):
 		return fmt.Sprintf("without %d, borderline ones too%s", len(c.Heads), scope)
+	case c.Name == modeName(ModeMean, c.Scope):
+		return fmt.Sprintf("mean of %d heads%s", len(c.Heads), scope)
+	case c.Name == modeName(ModeResample, c.Scope):
+		return fmt.Sprintf("%d heads resampled%s", len(c.Heads), scope)
 	case c.Scope != "":
 		return fmt.Sprintf("without %d heads%s", len(c.Heads), scope)
 	case c.Stage == StageDetect && r.Plan.DetectPrompts != nil:
@@ -197,7 +204,7 @@ func (r *Result) notes() []string {
 	if r.Plan.Primary.Metric == metricMargin {
 		n[0] = "recall: the answer stands in the greedy text; interval: Wilson. margin: log p(answer) - log p(decoy), nats, mean over prompts;"
 	}
-	if e := r.Plan.Statistics.Equivalence; e > 0 && r.Plan.Knockout != nil {
+	if e := r.Plan.Statistics.Equivalence; e > 0 && len(r.Plan.experiments()) > 0 {
 		n = append(n, fmt.Sprintf("within %g: the change's 90 %% interval lies within %g nats of none (two one-sided tests); no does not mean a difference.", e, e))
 	}
 	n = append(n, r.templateNotes()...)
@@ -211,11 +218,12 @@ func (r *Result) notes() []string {
 	if r.InSample != nil && *r.InSample {
 		n = append(n, "In-sample: the heads were detected on prompts that they are tested on (--detect-prompts FILE gives others).")
 	}
-	if k := r.Plan.Knockout; k != nil && len(k.Heads) > 0 && r.Detection == nil {
+	about, controls := r.Plan.About()
+	if about != nil && len(about.Heads) > 0 && r.Detection == nil {
 		n = append(n, "The heads were given: whether they were detected on these prompts is not known here.")
 	}
-	if k := r.Plan.Knockout; k != nil && len(k.Heads) == 0 && r.Detection != nil && k.Top > len(r.Detection.Heads) {
-		n = append(n, fmt.Sprintf("The best %d heads were asked for: %d of them are below the threshold.", k.Top, k.Top-len(r.Detection.Heads)))
+	if about != nil && len(about.Heads) == 0 && r.Detection != nil && about.Top > len(r.Detection.Heads) {
+		n = append(n, fmt.Sprintf("The best %d heads were asked for: %d of them are below the threshold.", about.Top, about.Top-len(r.Detection.Heads)))
 	}
 	for _, e := range r.Effects {
 		p := "p " + e.Reason
@@ -229,14 +237,15 @@ func (r *Result) notes() []string {
 		n = append(n, fmt.Sprintf("%s against its controls (%s): %d of %d lowered %s as much; head-set randomisation: %s.", e.Condition, e.Pool, e.AtLeast, e.Controls, e.Metric, p))
 	}
 	n = append(n, r.controlNotes()...)
+	n = append(n, r.modeNotes()...)
 	if d := r.Detection; d != nil {
 		n = append(n, fmt.Sprintf("Closest calls: %d arg maxes of the last row lead by less than 1e-4; borderline heads (one hit from the threshold): %s.", d.CloseCalls, someHeads(d.Borderline)))
 		if len(d.NoCopyTF) > 0 {
 			n = append(n, fmt.Sprintf("copy_tf is of %d prompts; %d refused, the first because %s.", d.CopyTFOf, len(d.NoCopyTF), d.NoCopyTF[0].Reason))
 		}
 	}
-	if r.N.Scored > 0 {
-		n = append(n, fmt.Sprintf("Answers of the first %d control sets of each pool and scope are decoded, the others' scored: no recall, unless every one is provably the code (--full-answers decodes all).", r.Plan.Knockout.Decoded))
+	if r.N.Scored > 0 && controls != nil {
+		n = append(n, fmt.Sprintf("Answers of the first %d control sets of each pool and scope are decoded, the others' scored: no recall, unless every one is provably the code (--full-answers decodes all).", controls.Decoded))
 	}
 	n = append(n, fmt.Sprintf("Trials: %d; %d fragile (a greedy token led by less than the bound between program shapes), %d broken, %d failed.",
 		r.N.Planned, r.N.Fragile, r.N.Broken, r.N.Failed))

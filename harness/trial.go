@@ -29,6 +29,11 @@ type Trial struct {
 	Attention *TrialAttention `json:"attention,omitempty"`
 	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
 	Example   *Example        `json:"example,omitempty"`
+	Means     *TrialMeans     `json:"means,omitempty"`
+
+	HeadScores map[string]floats `json:"head_scores,omitempty"` // by detector, [layers*heads]: this prompt's
+	Curves     map[string]floats `json:"curves,omitempty"`      // by ranking: drop of sum_logprob without its best heads, by their number
+	Unscored   map[string]string `json:"unscored,omitempty"`    // by detector: why it has no score of this prompt
 }
 
 // TrialRepeat is what a sequence of random tokens, written twice, showed: mean attention of the second copy's rows, [layers*heads].
@@ -72,6 +77,14 @@ type condition struct {
 	scope     decoder.Scope
 	controlOf string // name of the condition that it is a control of
 	pool      string // that the control was drawn from
+
+	compared []comparison // with controls of these pools, by the randomisation test
+}
+
+// comparison is one of a condition with its controls of a pool.
+type comparison struct {
+	pool   string
+	reason string // why there are fewer controls than asked for, or none
 }
 
 func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {

@@ -24,8 +24,8 @@ func TestUnreachable(t *testing.T) {
 	if got := unreachableLayers(s, prompts[:1]); !slices.Equal(got, []int{0, 2}) {
 		t.Errorf("layers %v, want [0 2]", got)
 	}
-	k := &PlanKnockout{Unreachable: []int{0}}
-	pool, about := controlPool(Shape{3, 2, 2}, k, nil)
+	k := &controlled{PlanTarget: &PlanTarget{Unreachable: []int{0}}, shape: Shape{3, 2, 2}}
+	pool, about := k.pool()
 	want := heads.NewSet(decoder.Head{Layer: 1}, decoder.Head{Layer: 1, Index: 1}, decoder.Head{Layer: 2}, decoder.Head{Layer: 2, Index: 1})
 	if !pool.Equal(want) || !strings.Contains(about, "outside the 1 layers whose window") {
 		t.Errorf("pool %v, %q, want %v", pool, about, want)

@@ -95,7 +95,10 @@ func planFlags(p *harness.Plan) []setting {
 	if p.Detect != nil {
 		out = append(out, setting{"threshold", number(p.Detect.Threshold)})
 	}
-	k := p.Knockout
+	if p.Knockout != nil {
+		out = append(out, setting{"cuts", strconv.FormatBool(p.Knockout.Cuts)}, setting{"modes", strings.Join(append([]string{harness.ModeZero}, p.Knockout.Modes...), ",")})
+	}
+	about, k := p.About()
 	if k == nil {
 		return out
 	}
@@ -110,7 +113,7 @@ func planFlags(p *harness.Plan) []setting {
 		}
 	}
 	return append(out, setting{"scope", strings.Join(scopes, ",")}, setting{"pool", strings.Join(k.Pools, ",")}, setting{"controls", controls},
-		setting{"top", strconv.Itoa(k.Top)}, setting{"cuts", strconv.FormatBool(k.Cuts)})
+		setting{"top", strconv.Itoa(about.Top)})
 }
 
 // promptFlags are where a result's prompts come from.
@@ -209,10 +212,10 @@ func (e *experimentFlags) inForce() ([]decoder.Edit, error) {
 	return e.together()
 }
 
-// heads sets the heads to knock out: of the list given, else of the result that is repeated.
+// heads sets the heads of an experiment: of the list given, else of the result that is repeated.
 func (e *experimentFlags) heads(list string, o *harness.Options) error {
 	if r := e.config.result; r != nil && list == "" {
-		k := r.Plan.Knockout
+		k, _ := r.Plan.About()
 		o.Heads, o.Exclude, o.WriteNorm = k.Heads, k.Exclude, k.WriteNorm
 		return nil
 	}

@@ -31,6 +31,9 @@ type experimentFlags struct {
 	fullAnswers                 bool
 	seed                        uint64
 	threshold                   float64
+	detectors                   []string
+	agreement                   bool
+	agreementPrompts            string
 }
 
 func (e *experimentFlags) add(fs *pflag.FlagSet) {
@@ -50,6 +53,7 @@ func (e *experimentFlags) add(fs *pflag.FlagSet) {
 
 func (e *experimentFlags) addDetect(fs *pflag.FlagSet) {
 	fs.Float64Var(&e.threshold, "threshold", 0.1, "argmax_last from which on a head is a retrieval head")
+	fs.StringSliceVar(&e.detectors, "detectors", []string{harness.DetectorsBasic}, "detectors beyond the basic ones, by name (docs/detectors.md), or all")
 }
 
 // prepare opens the model and the prompts and fills in what all experiments share.
@@ -63,6 +67,7 @@ func (e *experimentFlags) prepare(ctx context.Context, a *app, ref string, o *ha
 	if e.limit < 0 {
 		return nil, &usageError{fmt.Errorf("--limit %d", e.limit), "give a count of prompts; 0 = all"}
 	}
+	o.Detectors = e.detectors
 	o.Threshold, o.MaxNew, o.FullAnswers, o.Batch, o.Seed = e.threshold, e.maxNew, e.fullAnswers, e.batch, e.seed
 	o.Out, o.Command = e.out, a.args
 	err := e.runFlags.set(o)
@@ -73,7 +78,7 @@ func (e *experimentFlags) prepare(ctx context.Context, a *app, ref string, o *ha
 	for _, f := range []struct {
 		path string
 		to   **harness.PromptFile
-	}{{e.prompts, &o.Prompts}, {e.detectPrompts, &o.DetectPrompts}} {
+	}{{e.prompts, &o.Prompts}, {e.detectPrompts, &o.DetectPrompts}, {e.agreementPrompts, &o.AgreementPrompts}} {
 		if f.path == "" {
 			continue
 		}
@@ -119,24 +124,28 @@ func (e *experimentFlags) ownPrompts(ref string, o *harness.Options) {
 // generate makes the prompts that no file was given for: a split of its own for detection.
 func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkpoint, o *harness.Options) error {
 	if o.Prompts != nil {
+		if e.agreement && o.AgreementPrompts == nil {
+			return &usageError{errors.New("--agreement with --prompts"), "name the prompts that the causal map is of: --agreement-prompts FILE"}
+		}
 		if given := givenNeedleFlags(e.fs); len(given) > 0 {
 			return &usageError{fmt.Errorf("%s with --prompts", strings.Join(given, ", ")), "those flags say how prompts are generated; give one or the other"}
 		}
 		return nil
 	}
-	detect, knockout := slices.Contains(o.Stages, harness.StageDetect), slices.Contains(o.Stages, harness.StageKnockout)
+	detect, tests := slices.Contains(o.Stages, harness.StageDetect), harness.Tests(o.Stages)
 	asked := e.options(e.seed)
+	asked.Donors = o.AutoModes || slices.Contains(o.Modes, harness.ModeResample)
 	if e.limit > 0 {
 		asked.N = min(asked.N, e.limit) // the first ones are the same
 	}
-	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, knockout, detect && o.DetectPrompts == nil)
+	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, tests, detect && o.DetectPrompts == nil)
 	if err != nil {
 		return err
 	}
 	noteGenerated(a, g)
 	o.Refused = g.Refused
 	switch {
-	case !knockout:
+	case !tests:
 		o.Prompts = g.Detect
 	case g.Detect != nil:
 		o.Prompts, o.DetectPrompts = g.Test, g.Detect.Limit(e.limit)
@@ -144,8 +153,19 @@ func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkp
 		o.Prompts = g.Test
 	}
 	o.Prompts = o.Prompts.Limit(e.limit)
+	if !e.agreement || o.AgreementPrompts != nil {
+		return nil
+	}
+	asked.Seed += agreementSeed
+	if g, err = harness.GeneratePrompts(ctx, c.Tokenizer, asked, true, false); err != nil {
+		return err
+	}
+	o.AgreementPrompts, o.Refused = g.Test.Limit(e.limit), append(o.Refused, g.Refused...)
 	return nil
 }
+
+// agreementSeed sets the causal map's prompts apart from those of a test with the same seed.
+const agreementSeed = 1_000_003
 
 // experiment plans, says what it costs, runs, and prints the result.
 func (e *experimentFlags) experiment(ctx context.Context, a *app, o *harness.Options, m *opened) (err error) {
@@ -235,6 +255,7 @@ func (f *formatFlags) check() error {
 // knockoutFlags say what is switched off and compared.
 type knockoutFlags struct {
 	scopes, pools []string
+	modes         []string
 	controls      string
 	top           int
 	cuts          bool
@@ -251,6 +272,9 @@ func (k *knockoutFlags) add(fs *pflag.FlagSet, scopes, pools []string) {
 
 func (k *knockoutFlags) set(o *harness.Options) error {
 	o.Top, o.Pools, o.Cuts, o.Equivalence = k.top, k.pools, k.cuts, k.equivalence
+	if o.AutoModes = slices.Equal(k.modes, []string{"auto"}); !o.AutoModes {
+		o.Modes = k.modes
+	}
 	o.Controls = harness.AutoControls
 	if k.controls != "auto" {
 		n, err := strconv.Atoi(k.controls)

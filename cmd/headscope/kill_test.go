@@ -104,7 +104,7 @@ func sameResult(t *testing.T, got, want []byte) {
 // TestKilled: a run that is killed twenty times, anywhere, ends with the bytes of an unbroken one. What is on disk after a kill is a
 // beginning of them, and at most the last line is torn.
 func TestKilled(t *testing.T) {
-	kills := 5
+	kills := 4
 	if os.Getenv("HEADSCOPE_SLOW") == "1" {
 		kills = 20
 	}

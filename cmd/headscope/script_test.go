@@ -70,26 +70,62 @@ func absolute(parts ...string) string {
 	return dir
 }
 
-// TestHeadListsDocument: the script runs every command of docs/head-lists.md.
-func TestHeadListsDocument(t *testing.T) {
-	doc, err := os.ReadFile(filepath.Join("..", "..", "docs", "head-lists.md"))
-	if err != nil {
-		t.Fatal(err)
+// TestDocuments: the scripts run every command of these pages.
+func TestDocuments(t *testing.T) {
+	for _, page := range []struct {
+		name, script string
+		least        int // commands
+	}{{"head-lists", "headlists", 14}, {"detectors", "detectors", 4}} {
+		doc, err := os.ReadFile(filepath.Join("..", "..", "docs", page.name+".md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, err := os.ReadFile(filepath.Join("testdata", "script", page.script+".txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range strings.Lines(strings.NewReplacer("DIR", "tiny", "RESULT.json", "found.json").Replace(string(doc))) {
+			command, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/")
+			if !ok {
+				continue
+			}
+			n++
+			command, _, _ = strings.Cut(command, " #")
+			if !strings.Contains(string(script), "exits 0 "+strings.TrimSpace(command)) {
+				t.Errorf("%s: %s is not run", page.name, command)
+			}
+		}
+		if n < page.least {
+			t.Errorf("%s: got %d commands", page.name, n)
+		}
 	}
-	script, err := os.ReadFile(filepath.Join("testdata", "script", "headlists.txtar"))
+}
+
+// TestTraceDocuments: the script runs every command of docs/frequencies.md and docs/trace.md, on heads that the tiny model has and with
+// prompts that fit it.
+func TestTraceDocuments(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join("testdata", "script", "trace.txtar"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	for line := range strings.Lines(strings.NewReplacer("DIR", "tiny", "RESULT.json", "found.json").Replace(string(doc))) {
-		if command, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/"); ok {
-			n++
-			if !strings.Contains(string(script), "exits 0 "+command) {
-				t.Errorf("%s is not run", command)
+	for _, page := range []string{"frequencies.md", "trace.md"} {
+		doc, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := strings.NewReplacer("DIR", "tiny", "L18H6", "L1H1", "L20H3", "L2H3", "L15H3", "L0H3", "slow16", "slow8").Replace(string(doc))
+		for line := range strings.Lines(text) {
+			if command, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/"); ok {
+				n++
+				if !strings.Contains(string(script), "exits 0 "+command) {
+					t.Errorf("%s: %s is not run", page, command)
+				}
 			}
 		}
 	}
-	if n < 14 {
+	if n < 8 {
 		t.Errorf("got %d commands", n)
 	}
 }

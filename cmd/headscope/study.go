@@ -20,6 +20,7 @@ func studyVerb() *verb {
 			e.addDetect(fs)
 			fs.StringVar(&e.detectPrompts, "detect-prompts", "", "detect on these prompts and test on --prompts; without it both are the same, and the result says so")
 			k.add(fs, []string{"all", "haystack", "question"}, []string{harness.PoolLayer, harness.PoolLayerKV})
+			fs.StringSliceVar(&k.modes, "modes", []string{"auto"}, "what takes the heads' place: zero, mean (of their class of rows, over the detection prompts), resample (the same prompt with another code); auto = all that the prompts allow")
 			fs.BoolVar(&k.cuts, "cuts", true, "also switch off the heads that are sure alone, and with those one hit short of the threshold")
 			e.editFlags.add(fs, "each is a further condition")
 			return func(ctx context.Context, a *app, operands []string) error {
@@ -61,11 +62,13 @@ func (e *experimentFlags) runKnockout(ctx context.Context, a *app, ref string, k
 func detectVerb() *verb {
 	return &verb{
 		name: "detect", operands: "MODEL", summary: "score every head and list the retrieval heads",
-		details: "Detectors: argmax_last, argmax_code, mass_last, copy_tf. --edit applies while detecting.",
+		details: "Every detection scores argmax_last, mass_last, argmax_code, copy_tf, write_norm, induction, duplicate and prev_token; --detectors adds others\n(docs/detectors.md). --edit applies while detecting.",
 		flags: func(fs *pflag.FlagSet) action {
 			var e experimentFlags
 			e.add(fs)
 			e.addDetect(fs)
+			fs.BoolVar(&e.agreement, "agreement", false, "hold every detector against the causal map of a third set of prompts: AUPRC, knock-out curves")
+			fs.StringVar(&e.agreementPrompts, "agreement-prompts", "", "prompt FILE that the causal map is of; implies --agreement")
 			e.editFlags.add(fs, "in force while detecting")
 			return func(ctx context.Context, a *app, operands []string) error {
 				if err := operandsOf("detect", operands, "MODEL"); err != nil {
@@ -98,6 +101,7 @@ func knockoutVerb() *verb {
 			list := fs.String("heads", "", "heads to switch off: a list (L18H6,L8H0), a FILE of one, or a result of detect or study")
 			e.add(fs)
 			k.add(fs, []string{"all"}, []string{harness.PoolLayer})
+			fs.StringSliceVar(&k.modes, "modes", []string{"zero"}, "what takes the heads' place: zero, mean (of their class of rows, over the detection prompts), resample (the same prompt with another code); auto = all that the prompts allow")
 			e.editFlags.add(fs, "each is a further condition")
 			return func(ctx context.Context, a *app, operands []string) error {
 				if err := operandsOf("knockout", operands, "MODEL"); err != nil {

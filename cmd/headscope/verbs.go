@@ -10,7 +10,7 @@ import (
 func verbs() []*verb {
 	return []*verb{
 		studyVerb(), detectVerb(), knockoutVerb(), promptsVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
-		dumpVerb(), showVerb(), serveVerb(), reportVerb(),
+		dumpVerb(), showVerb(), frequenciesVerb(), ledgerVerb(), traceVerb(), serveVerb(), reportVerb(),
 		normsVerb(), compareVerb(), replicateVerb(), inspectVerb(), verifyVerb(), mergeVerb(), exportVerb(), statsVerb(), schemaVerb(), importVerb(), doctorVerb(), versionVerb(),
 	}
 }

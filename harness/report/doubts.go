@@ -77,6 +77,7 @@ func effectDoubts(r *harness.Result) []string {
 		}
 		kind, scope, _ := strings.Cut(c.Name, "@")
 		switch e := c.Metrics.Equivalence; {
+		case kind == harness.ModeMean || kind == harness.ModeResample:
 		case kind == "sure" || kind == "wide":
 			if text := otherCut(r, c, m, scope); text != "" {
 				out = append(out, text)
@@ -84,6 +85,11 @@ func effectDoubts(r *harness.Result) []string {
 		case float64(m.Low) <= 0 && float64(m.High) >= 0 && e != nil && !e.Equivalent:
 			out = append(out, fmt.Sprintf("%s: that no change is shown is not that there is none: equivalence within \u00b1%s is not shown either.",
 				conditionName(r, c), decimals(float64(e.Margin), 2)))
+		}
+	}
+	for _, m := range r.Modes {
+		if d := m.AgainstZero; d != nil && m.Verdict == "differs" {
+			out = append(out, fmt.Sprintf("What takes the heads' place matters: %s @%s gives %s more than zero, %s.", m.Mode, m.Scope, signed(float64(d.Value), 2), interval(*d, 2)))
 		}
 	}
 	return out

@@ -109,7 +109,7 @@ func base(verb string, layers, n, kv int) *harness.Result {
 			Schema: 1, Verb: verb, Stages: []string{"detect", "knockout"}, Prompts: harness.PlanPrompts{SHA256: "9a", IDs: []string{"p0"}},
 			Primary:    harness.PlanPrimary{Hypothesis: "switching the heads off lowers the metric more than switching off matched heads does", Metric: "margin", Scope: "question", Pool: "layer"},
 			Detect:     &harness.PlanDetect{Detector: "argmax_last", TieBreaker: "mass_last", Threshold: 0.1},
-			Knockout:   &harness.PlanKnockout{Controls: map[decoder.Scope]int{"all": 2, "question": 19}, Pools: []string{"layer", "layer+kv"}, Scopes: []decoder.Scope{"question", "all"}},
+			Knockout:   &harness.PlanKnockout{PlanControls: harness.PlanControls{Controls: map[decoder.Scope]int{"all": 2, "question": 19}, Pools: []string{"layer", "layer+kv"}, Scopes: []decoder.Scope{"question", "all"}}},
 			Statistics: harness.PlanStats{Seed: 7, Controls: 1, Bootstrap: 2, Resamples: 10000, Level: 0.95, Equivalence: 0.5},
 			Run:        harness.PlanRun{DType: "bfloat16", Device: "cpu", Backend: "xla:cpu", Batch: 1, DecodeBatch: 8, Unit: 8}, MaxNew: 16,
 		},

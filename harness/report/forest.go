@@ -3,6 +3,7 @@ package report
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/headscope/headscope/harness"
@@ -120,9 +121,12 @@ func (p *forestPlot) condition(c *harness.ConditionResult) forestRow {
 	return row
 }
 
-// rowKind sets off what depends on another cut.
+// otherKinds are the names of knock-outs beside the main one: other cuts, other modes.
+var otherKinds = []string{"sure", "wide", harness.ModeMean, harness.ModeResample}
+
+// rowKind sets off what depends on another cut or mode.
 func rowKind(c *harness.ConditionResult) string {
-	if kind, _, _ := strings.Cut(c.Name, "@"); kind == "sure" || kind == "wide" {
+	if kind, _, _ := strings.Cut(c.Name, "@"); slices.Contains(otherKinds, kind) {
 		return "other"
 	}
 	return "main"
@@ -215,6 +219,10 @@ func conditionName(r *harness.Result, c *harness.ConditionResult) string {
 		return "without the " + n + " that " + verb(len(c.Heads), "is", "are") + " sure @" + scope
 	case "wide":
 		return "without " + n + ", those one hit short included @" + scope
+	case harness.ModeMean:
+		return n + " at their mean @" + scope
+	case harness.ModeResample:
+		return n + " resampled @" + scope
 	}
 	return c.Name
 }

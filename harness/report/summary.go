@@ -125,7 +125,7 @@ func effectSentences(r *harness.Result) []string {
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
 		m := primaryChange(r, c)
-		if m == nil || c.ControlOf != "" || strings.HasPrefix(c.Name, "sure@") || strings.HasPrefix(c.Name, "wide@") {
+		if m == nil || c.ControlOf != "" || rowKind(c) == "other" {
 			continue
 		}
 		text := effectSentence(r, c, m)

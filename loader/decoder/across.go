@@ -39,7 +39,7 @@ func (m *Model) askAcross(ctx context.Context, p *Prompt, conds []Condition, o A
 	if limit := switchLength(m.Spec); len(p.IDs) <= limit {
 		first.MaxNew = min(o.MaxNew, limit-len(p.IDs)+1)
 	}
-	start := &Prompt{IDs: p.IDs, Question: p.Question, Donor: p.Donor, scopeT: p.scopeLength()}
+	start := &Prompt{IDs: p.IDs, Question: p.Question, Donor: p.Donor, Needle: p.Needle, Means: p.Means, scopeT: p.scopeLength()}
 	for c, cond := range conds {
 		if cond.ScoreOnly {
 			continue

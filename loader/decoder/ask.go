@@ -14,6 +14,8 @@ type Prompt struct {
 	Answer   []int32    // tokens fed after the prompt and scored; may be empty
 	Decoy    []int32    // tokens scored in the answer's place, after the prompt alone; may be empty
 	Draft    []int32    // a guess at the greedy answer, such as the unmodified model's; saves decoding, changes no token
+	Needle   [2]int     // token span [start, end) of the needle, a class of rows for Means
+	Means    *Means     // mean head outputs, which a mean edit puts in; may be nil
 	Donor    []int32    // another prompt, whose head outputs a patch edit puts in; may be empty
 	Spans    [][2]int32 // token spans [start, end) whose attention mass a probe reports
 

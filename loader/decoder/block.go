@@ -10,33 +10,41 @@ import (
 type probeMode int
 
 const (
-	probeNone  probeMode = iota
-	probeStats           // argmax, gap of the two largest weights, mass on spans
-	probeRows            // whole rows
+	probeNone    probeMode = iota
+	probeStats             // argmax, gap of the two largest weights, mass on spans
+	probeRows              // whole rows
+	probeScores            // whole rows before the softmax, hidden keys far below any other
+	probeObserve           // reduced rows and what the heads write, see observe
 )
 
 // blockVariant is one compiled kind of prefill block.
 type blockVariant struct {
 	probe probeMode
 	taps  bool // also return q before and after rotation, k after it, and z
+	heads bool // also return z
+	norms bool // also return the mean norm of each plane of q and k
 	edits editVariant
 }
 
 // prefillBlock builds one decoder layer over whole sequences.
 //
 // Arguments: x [B, T, hidden] (donated), cos and sin [T, planes], window [] int32, the edit inputs, then with a probe rows
-// [B, P] int32 and with probeStats spans [B, P, S, 2] int32, then the layer's weights.
+// [B, P] int32 and with probeStats spans [B, P, S, 2] int32 (with probeObserve spans [B, S, 2] int32 and directions [B, P, hidden]), with
+// norms the sequences' lengths [B] int32, then the layer's weights.
 //
 // Results: x [B, T, hidden]; k, v [B, KV, T, D], k after bias and before rotation; then the probe's: argmax [B, H, P] int32,
-// gap [B, H, P], mass [B, H, P, S], write [B, H, P], or rows [B, H, P, T]; then the taps' q before and after rotation [B, T, H, D], k
-// after rotation [B, KV, T, D] and z [B, T, H, D], what the output projection reads; then, with donors, the heads' means [B, H, D].
+// gap [B, H, P], mass [B, H, P, S], write [B, H, P], or rows [B, H, P, T], or those of observe; then the taps' q before and after rotation
+// [B, T, H, D], k after rotation [B, KV, T, D] and z [B, T, H, D], what the output projection reads; then z, if asked for alone; then the
+// planes' norms of q [B, H, planes+1] and k [B, KV, planes+1]; then, with donors, the heads' means [B, H, D].
 func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 	return func(args []*Node) []*Node {
 		in := &nodeReader{args}
 		x, cos, sin, window := in.next(), in.next(), in.next(), in.next()
 		edits := in.edits(c, variant.edits, false)
 		rows := in.optional(variant.probe != probeNone)
-		spans := in.optional(variant.probe == probeStats)
+		spans := in.optional(variant.probe == probeStats || variant.probe == probeObserve)
+		toward := in.optional(variant.probe == probeObserve)
+		lengths := in.optional(variant.norms)
 		w := in.weights(c)
 
 		b, t := x.Shape().Dim(0), x.Shape().Dim(1)
@@ -52,7 +60,10 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		x = c.layerOutput(x, h, z, w)
 
 		out := []*Node{x, k, v}
-		if rows != nil {
+		switch {
+		case variant.probe == probeObserve:
+			out = append(out, c.observe(edits, queries, keys, observeNodes{probeNodes{variant.probe, rows, spans, window}, toward, z, w})...)
+		case rows != nil:
 			out = append(out, c.probe(edits, queries, keys, probeNodes{variant.probe, rows, spans, window})...)
 		}
 		if variant.probe == probeStats {
@@ -60,6 +71,12 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		}
 		if variant.taps {
 			out = append(out, q, qr, kr, z)
+		}
+		if variant.heads {
+			out = append(out, z)
+		}
+		if variant.norms {
+			out = append(out, c.planeNorms(q, lengths), c.planeNorms(TransposeAllDims(k, 0, 2, 1, 3), lengths))
 		}
 		if mean != nil {
 			out = append(out, mean)
@@ -136,8 +153,11 @@ func (c *blockConfig) probe(e *editNodes, q headQueries, k headKeys, in probeNod
 	if q.own != nil {
 		asked.own = gatherRows(q.own, rows)
 	}
-	a := Softmax(c.visibleScores(e, asked, k, in.window), -1)
-	a = Reshape(a, b, c.heads, p, t)
+	s := c.visibleScores(e, asked, k, in.window)
+	if in.mode == probeScores {
+		return []*Node{Reshape(s, b, c.heads, p, t)}
+	}
+	a := Reshape(Softmax(s, -1), b, c.heads, p, t)
 	if in.mode == probeRows {
 		return []*Node{a}
 	}
@@ -165,4 +185,21 @@ func (c *blockConfig) writeNorm(z, o *Node) *Node {
 	of := Reshape(ConvertDType(o, dtypes.Float32), o.Shape().Dim(0), c.heads, c.headDim)
 	write := DotGeneral(zf, []int{3}, []int{2}, of, []int{2}, []int{1}) // [H, B, P, hidden]
 	return TransposeAllDims(Sqrt(ReduceSum(Square(write), -1)), 1, 0, 2)
+}
+
+// planeNorms is the mean, over the first `lengths` [B] rows of x [B, R, heads, D], of the Euclidean norm of each plane and, last, of the
+// dimensions that do not rotate: [B, heads, planes+1] float32.
+func (c *blockConfig) planeNorms(x, lengths *Node) *Node {
+	f := ConvertDType(x, dtypes.Float32)
+	first, second := c.splitPlanes(sliceLast(f, 3, 0, c.rotary))
+	n := Sqrt(Add(Square(first), Square(second)))
+	rest := ZerosLike(sliceLast(n, 3, 0, 1))
+	if c.rotary < c.headDim {
+		rest = Sqrt(ReduceAndKeep(Square(sliceLast(f, 3, c.rotary, c.headDim)), ReduceSum, -1))
+	}
+	n = Concatenate([]*Node{n, rest}, 3)
+	b, r := n.Shape().Dim(0), n.Shape().Dim(1)
+	counted := LessThan(positions(x.Graph(), b, r), BroadcastToDims(ExpandAxes(lengths, 1), b, r))
+	n = Where(BroadcastToDims(ExpandAxes(counted, 2, 3), n.Shape().Dimensions...), n, ZerosLike(n))
+	return Div(ReduceSum(n, 1), ExpandAxes(ConvertDType(lengths, dtypes.Float32), 1, 2))
 }

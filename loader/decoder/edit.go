@@ -31,25 +31,15 @@ const (
 	OpSwap      Op = "swap"      // query, and key as this head sees it, turn by another table; the factor on cosine and sine stays, save with yarn
 	OpLegacy    Op = "legacy"    // Planes are 0 in the outputs of q_proj and, for the whole KV group, k_proj: the published form
 	OpOwnMean   Op = "own_mean"  // the head's slice is its mean over the prompt's rows in this very run
+	OpMean      Op = "mean"      // the head's slice is its mean over other prompts' rows of the same class, Prompt.Means
 	OpPatch     Op = "patch"     // the head's slice is that of a plain run on Prompt.Donor, rows aligned at the end; prompt rows only
+	OpPath      Op = "path"      // the head's slice is what it would be if Source's donor output had reached its Input alone; prompt rows only
 	OpStreaming Op = "streaming" // the head sees the first Sink keys and the last Recent ones, its own included (DuoAttention)
 )
 
 var (
 	baseOps    = []Op{OpZero, OpScale, OpUniform, OpZeroPlanes, OpScalePlanes, OpTemperature}
-	variantOps = []Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpPatch, OpStreaming}
-)
-
-// Scope is the half-open range of rows (absolute positions) at which an edit acts.
-type Scope string
-
-// T is the prompt's true length, q0 its first question row.
-const (
-	ScopeAll      Scope = "all"      // [0, inf)
-	ScopeHaystack Scope = "haystack" // [0, q0)
-	ScopeQuestion Scope = "question" // [q0, inf)
-	ScopeAnswer   Scope = "answer"   // [T-1, inf): the last prompt row and every generated one
-	ScopeLast     Scope = "last"     // [T-1, T)
+	variantOps = []Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpMean, OpPatch, OpPath, OpStreaming}
 )
 
 // Edit is one intervention: what, where and at which rows. It is plain data: it prints, parses, hashes and stores.
@@ -64,35 +54,10 @@ type Edit struct {
 	InvFreq []float64 `json:"inv_freq,omitempty"` // or the frequencies themselves, radians a token by plane; Table is then a name for them
 	Sink    int       `json:"sink,omitempty"`     // of streaming
 	Recent  int       `json:"recent,omitempty"`
+	Source  *Head     `json:"source,omitempty"` // of path: the head, in an earlier layer, that has its donor output at the rows of Scope
+	Input   string    `json:"input,omitempty"`  // what of the head is computed from a residual stream with that output: q, k or v
 
 	Scope Scope `json:"scope"`
-}
-
-// Rows is the half-open range [Lo, Hi) of absolute positions.
-type Rows struct{ Lo, Hi int }
-
-// Forever is the upper end of an open range.
-const Forever = math.MaxInt32
-
-// Resolve returns the rows of the scope for a prompt of length t with first question row q0 (0 = unknown).
-func (s Scope) Resolve(t, q0 int) (Rows, error) {
-	switch s {
-	case ScopeAll:
-		return Rows{0, Forever}, nil
-	case ScopeHaystack, ScopeQuestion:
-		if q0 <= 0 {
-			return Rows{}, fmt.Errorf("scope %s: the prompt has no question span", s)
-		}
-		if s == ScopeHaystack {
-			return Rows{0, q0}, nil
-		}
-		return Rows{q0, Forever}, nil
-	case ScopeAnswer:
-		return Rows{t - 1, Forever}, nil
-	case ScopeLast:
-		return Rows{t - 1, t}, nil
-	}
-	return Rows{}, fmt.Errorf("scope %q: want all, haystack, question, answer or last", string(s))
 }
 
 // FirstRow is the first row that is other than the unmodified model's under the edit, or that it needs of the edited run: the mean of
@@ -116,6 +81,8 @@ func (e Edit) String() string {
 		b.WriteString("=" + e.Table)
 	case e.Op == OpStreaming:
 		fmt.Fprintf(&b, "=%d+%d", e.Sink, e.Recent)
+	case e.Op == OpPath && e.Source != nil:
+		fmt.Fprintf(&b, "=%s.%s", *e.Source, e.Input)
 	}
 	b.WriteByte(':')
 	for i, h := range e.Heads {
@@ -210,7 +177,7 @@ func (o Op) check() error {
 
 // parseValue reads what stands behind the operation's "=".
 func (e *Edit) parseValue(value string, given bool) error {
-	example := map[Op]string{OpScale: "0.5", OpScalePlanes: "0.5", OpTemperature: "2", OpSwap: "theta10000", OpStreaming: "4+64"}[e.Op]
+	example := map[Op]string{OpScale: "0.5", OpScalePlanes: "0.5", OpTemperature: "2", OpSwap: "theta10000", OpStreaming: "4+64", OpPath: "L12H3.q"}[e.Op]
 	if given != (example != "") {
 		if given {
 			return fmt.Errorf("%s takes no value", e.Op)
@@ -229,6 +196,13 @@ func (e *Edit) parseValue(value string, given bool) error {
 		if err != nil {
 			return fmt.Errorf("value %q: want SINK+RECENT, two numbers of keys", value)
 		}
+	case OpPath:
+		source, input, _ := strings.Cut(value, ".")
+		h, err := ParseHead(source)
+		if err != nil {
+			return fmt.Errorf("value %q: want SOURCE.INPUT, such as L12H3.q", value)
+		}
+		e.Source, e.Input = &h, input
 	default:
 		if given {
 			if e.Value, err = strconv.ParseFloat(value, 64); err != nil {
@@ -357,7 +331,7 @@ func (e Edit) checkVariant() error {
 	} else if e.Sink != 0 || e.Recent != 0 {
 		return fmt.Errorf("takes no numbers of keys")
 	}
-	return nil
+	return e.checkPath()
 }
 
 // UnmarshalJSON reads the object form or the string that ParseEdit reads.

@@ -195,7 +195,7 @@ func (m *Model) uploadDonors(up *editUpload, batch []*condition, list []*layerEd
 				vectors = append(vectors, last...)
 			}
 			first = append(first, donor.first)
-			own = append(own, map[bool]int32{true: 1}[donor.own])
+			own = append(own, map[givenKind]int32{givenOwn: 1}[donor.kind])
 		}
 	}
 	up.floats(vectors, h, n, d)
@@ -215,7 +215,7 @@ func (m *Model) takeMeans(l int, conds []*condition, means []float32) {
 			continue
 		}
 		for k, donor := range c.layers[l].variant.donors {
-			if donor != nil && donor.own {
+			if donor != nil && donor.kind == givenOwn {
 				donor.vectors = slices.Clone(means[(i*h+k)*d : (i*h+k+1)*d])
 			}
 		}

@@ -29,6 +29,7 @@ var familyLaws = map[string]func(t *testing.T, m *Model, name string){
 	"zero head is weights": familyZeroHead,
 	"unrotated layers":     familyUnrotated,
 	"probes":               familyProbes,
+	"observation":          familyObservation,
 }
 
 // bitsOf are the variants on which the bits laws, the dearest, are held by default: every kind of norm, of head norm, of residual and of

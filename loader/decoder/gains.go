@@ -82,8 +82,8 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 				le = g.identity()
 				c.layers[h.Layer] = le
 			}
-			site := editSite{e, h, planes, rows}
-			if e.Op == OpPatch {
+			site := editSite{e, h, planes, rows, t}
+			if e.Op == OpPatch || e.Op == OpPath {
 				site.rows.Hi = min(rows.Hi, t)
 			}
 			if err := g.apply(le, site); err != nil {
@@ -127,13 +127,15 @@ type editSite struct {
 	at     Head
 	planes []int
 	rows   Rows
+
+	promptRows int
 }
 
 // apply adds an edit to the inputs of its layer. Edits of one head and input must agree on their rows: one range a head is what the
 // programs take.
 func (g geometry) apply(le *layerEdit, e editSite) error {
 	h := e.at.Index
-	le.key += fmt.Sprintf("%d %s %g %v %v %s %v %d %d;", h, e.Op, e.Value, e.planes, e.rows, e.Table, e.InvFreq, e.Sink, e.Recent)
+	le.key += fmt.Sprintf("%d %s %g %v %v %s %v %d %d %v %s;", h, e.Op, e.Value, e.planes, e.rows, e.Table, e.InvFreq, e.Sink, e.Recent, e.source(), e.Input)
 	if slices.Contains(variantOps, e.Op) {
 		return g.applyVariant(&le.variant, e)
 	}

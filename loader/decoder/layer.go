@@ -81,12 +81,7 @@ func (c *blockConfig) headVectors(x *Node, heads int, norm *Node) *Node {
 // layerOutput is the residual stream after a layer: x [B, R, hidden] before it, h what its attention read, z [B, R, H, D] the heads'
 // outputs.
 func (c *blockConfig) layerOutput(x, h, z *Node, w layerNodes) *Node {
-	b, r := z.Shape().Dim(0), z.Shape().Dim(1)
-	attn := c.linear(Reshape(z, b, r, c.heads*c.headDim), w.o, w.ob)
-	if c.spec.Norms.PostAttn {
-		attn = c.norm(attn, w.postAttn, w.postAttnB)
-	}
-	attn = scaled(attn, c.spec.ResidualScale)
+	attn := c.attnWrite(z, w)
 	if c.spec.Parallel == loader.Sequential {
 		x = Add(x, attn)
 		return Add(x, c.mlp(x, x, w))
@@ -96,6 +91,16 @@ func (c *blockConfig) layerOutput(x, h, z *Node, w layerNodes) *Node {
 		return Add(Add(mlp, attn), x)
 	}
 	return Add(Add(x, attn), mlp)
+}
+
+// attnWrite is what the heads' outputs z [B, R, H, D] add to the residual stream: [B, R, hidden].
+func (c *blockConfig) attnWrite(z *Node, w layerNodes) *Node {
+	b, r := z.Shape().Dim(0), z.Shape().Dim(1)
+	attn := c.linear(Reshape(z, b, r, c.heads*c.headDim), w.o, w.ob)
+	if c.spec.Norms.PostAttn {
+		attn = c.norm(attn, w.postAttn, w.postAttnB)
+	}
+	return scaled(attn, c.spec.ResidualScale)
 }
 
 // mlp is what the feed-forward part adds to the residual stream x; without a norm of its own it reads `bare`.

@@ -69,7 +69,7 @@ func (m *Model) ask(ctx context.Context, prompts []*Prompt, conds []Condition, o
 			}
 			jobs[i] = append(jobs[i], &job{prompt: i, cond: j, p: p, c: rc, reply: &Reply{}, scoreOnly: c.ScoreOnly})
 		}
-		if err := m.fillDonors(ctx, p, conditionsOf(jobs[i])); err != nil {
+		if err := m.fillGiven(ctx, p, conditionsOf(jobs[i])); err != nil {
 			return fmt.Errorf("prompt %d: %w", i, err)
 		}
 	}

@@ -10,17 +10,29 @@ import (
 type TraceOptions struct {
 	Logits    []int // rows whose logits are wanted
 	Attention []int // rows whose attention weights are wanted, in every layer
+	Scores    bool  // of those rows, the scores before the softmax in place of the weights; keys that a row does not see are below -1e29
 	Hidden    int   // row whose residual after each layer is wanted; -1 = none
 	QK        []int // layers whose queries, keys, values, head outputs and residual are wanted
+	Heads     []int // rows whose head outputs are wanted, in every layer
+	Norms     bool  // the planes' norms are wanted, of every layer
 }
 
 // Trace is what a forward pass over one sequence of T tokens computed, on the host.
 type Trace struct {
 	T         int
 	Logits    [][]float32      // [len(Logits)][vocab]
-	Attention [][]float32      // by layer, [heads, len(Attention), T]
+	Attention [][]float32      // by layer, [heads, len(Attention), T]: weights or scores
 	Hidden    [][]float32      // by layer, [hidden]: the residual after the layer, before the final norm
 	QK        map[int]QueryKey // by layer
+	Heads     [][]float32      // by layer, [len(TraceOptions.Heads), heads, headDim], after edits
+	Norms     []PlaneNorms     // by layer
+}
+
+// PlaneNorms are means over all rows of the Euclidean norm of each plane's two dimensions, after bias, clipping, norm and edits and before
+// rotation; the last entry of each head is that of its dimensions that do not rotate.
+type PlaneNorms struct {
+	Q []float32 // [heads, planes+1]
+	K []float32 // [kvHeads, planes+1]
 }
 
 // QueryKey holds one layer's queries and keys around the rotation, and what comes of them.
@@ -42,7 +54,7 @@ func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptio
 	if err != nil {
 		return nil, err
 	}
-	if err := m.fillDonors(ctx, p, []*condition{c}); err != nil {
+	if err := m.fillGiven(ctx, p, []*condition{c}); err != nil {
 		return nil, err
 	}
 	ids := append(append([]int32(nil), p.IDs...), p.Answer...)
@@ -54,12 +66,15 @@ func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptio
 	for _, l := range o.QK {
 		u.taps[l] = true
 	}
-	u.keepKV = len(o.QK) > 0
+	u.keepKV, u.heads, u.norms = len(o.QK) > 0, o.Heads, o.Norms
 	if o.Hidden >= 0 {
 		u.rows = []int32{int32(o.Hidden)}
 	}
 	if n := len(o.Attention); n > 0 {
 		u.probe = &probeInputs{mode: probeRows, rows: make([]int32, n), p: n}
+		if o.Scores {
+			u.probe.mode = probeScores
+		}
 		for i, r := range o.Attention {
 			u.probe.rows[i] = int32(r)
 		}
@@ -72,7 +87,7 @@ func (m *Model) Trace(ctx context.Context, p *Prompt, edits []Edit, o TraceOptio
 
 // check refuses what a gather would clamp or a map would ignore in silence.
 func (o *TraceOptions) check(t, layers int) error {
-	for _, r := range slices.Concat(o.Logits, o.Attention, []int{max(o.Hidden, 0)}) {
+	for _, r := range slices.Concat(o.Logits, o.Attention, o.Heads, []int{max(o.Hidden, 0)}) {
 		if r < 0 || r >= t {
 			return fmt.Errorf("row %d does not exist: the sequence has rows 0-%d", r, t-1)
 		}
@@ -86,7 +101,7 @@ func (o *TraceOptions) check(t, layers int) error {
 }
 
 func (m *Model) readTrace(u *unit, o TraceOptions, t int) (*Trace, error) {
-	tr := &Trace{T: t, QK: map[int]QueryKey{}}
+	tr := &Trace{T: t, QK: map[int]QueryKey{}, Heads: u.headed, Norms: u.normed}
 	if len(o.Logits) > 0 {
 		idx := make([]int32, len(o.Logits))
 		for i, r := range o.Logits {

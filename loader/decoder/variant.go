@@ -1,9 +1,7 @@
 package decoder
 
 import (
-	"context"
 	"fmt"
-	"slices"
 
 	"github.com/headscope/headscope/loader/rope"
 )
@@ -35,10 +33,20 @@ type variantEdit struct {
 
 // headDonor is what a head puts out in place of its own.
 type headDonor struct {
-	own     bool      // the mean over the prompt's rows, which the pass finds out and stores in vectors
+	kind    givenKind
 	vectors []float32 // [n, headDim], for the rows from `first` on; the last one stands for all later ones
 	first   int32
+	path    *headPath // what they follow from; nil = from the donor's run as they are
 }
+
+// givenKind says where a head's vectors come from.
+type givenKind int
+
+const (
+	givenDonor givenKind = iota // from the run on the prompt's donor
+	givenOwn                    // the mean over the prompt's rows, which the pass finds out and stores in vectors
+	givenMean                   // from the prompt's means
+)
 
 func (v *variantEdit) kinds() editKinds {
 	var k editKinds
@@ -74,14 +82,19 @@ func (g geometry) applyVariant(v *variantEdit, e editSite) error {
 		return v.alter(h, e, g.tables[e.at.Layer])
 	case OpLegacy:
 		return g.applyLegacy(v, e)
-	case OpOwnMean, OpPatch:
+	case OpOwnMean, OpMean, OpPatch, OpPath:
 		if v.donors == nil {
 			v.donors, v.donorRows = make([]*headDonor, g.heads), make([]int32, 2*g.heads)
 		}
 		if v.donors[h] != nil {
 			return fmt.Errorf("two edits give the head its output")
 		}
-		v.donors[h] = &headDonor{own: e.Op == OpOwnMean, vectors: make([]float32, g.headDim)}
+		v.donors[h] = &headDonor{kind: map[Op]givenKind{OpOwnMean: givenOwn, OpMean: givenMean}[e.Op], vectors: make([]float32, g.headDim)}
+		if e.Op == OpPath {
+			if err := g.addPath(v.donors[h], &e); err != nil {
+				return err
+			}
+		}
 		return setRows(v.donorRows, h, e.rows)
 	default: // OpStreaming
 		if v.sink == nil {
@@ -139,57 +152,6 @@ func (g geometry) applyLegacy(v *variantEdit, e editSite) error {
 	}
 	for _, p := range e.planes {
 		v.legacyQ[h*width+p], v.legacyK[group*width+p] = 0, 0
-	}
-	return nil
-}
-
-// needsDonor lists the layers in which the condition takes head outputs from the prompt's donor.
-func (c *condition) needsDonor() []int {
-	var out []int
-	for l, e := range c.layers {
-		if slices.ContainsFunc(e.variant.donors, func(d *headDonor) bool { return d != nil && !d.own }) {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-// fillDonors runs the donors of the prompts that some condition takes head outputs from, and hands these out.
-func (m *Model) fillDonors(ctx context.Context, p *Prompt, conds []*condition) error {
-	var layers []int
-	for _, c := range conds {
-		layers = append(layers, c.needsDonor()...)
-	}
-	if len(layers) == 0 {
-		return nil
-	}
-	slices.Sort(layers)
-	if len(p.Donor) == 0 {
-		return fmt.Errorf("edit patch: the prompt has no donor")
-	}
-	tr, err := m.Trace(ctx, &Prompt{IDs: p.Donor}, nil, TraceOptions{Hidden: -1, QK: slices.Compact(layers)})
-	if err != nil {
-		return fmt.Errorf("donor: %w", err)
-	}
-	shift := len(p.Donor) - p.scopeLength()
-	for _, c := range conds {
-		for _, l := range c.needsDonor() {
-			v := &c.layers[l].variant
-			for h, d := range v.donors {
-				if d == nil || d.own {
-					continue
-				}
-				from, to := int(v.donorRows[2*h]), int(v.donorRows[2*h+1])
-				if from+shift < 0 {
-					return fmt.Errorf("edit patch: the donor of %d tokens has no row for row %d of %d", len(p.Donor), from, p.scopeLength())
-				}
-				d.first, d.vectors = int32(from), nil
-				width := m.cfg.heads * m.cfg.headDim
-				for r := from + shift; r < to+shift; r++ {
-					d.vectors = append(d.vectors, tr.QK[l].Z[r*width+h*m.cfg.headDim:][:m.cfg.headDim]...)
-				}
-			}
-		}
 	}
 	return nil
 }

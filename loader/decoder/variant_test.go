@@ -14,7 +14,7 @@ import (
 
 // variantForms are one edit of every operation beyond the base ones, without the scope.
 var variantForms = []string{
-	"freeze:L1H2,L2H0:fast4", "swap=moebius64:L0H1,L2H3", "legacy:L1H1:fast8", "own_mean:L1H2", "patch:L0H0,L2H2", "streaming=2+3:L1H1,L0H2",
+	"freeze:L1H2,L2H0:fast4", "swap=moebius64:L0H1,L2H3", "legacy:L1H1:fast8", "own_mean:L1H2", "mean:L0H3,L2H1", "patch:L0H0,L2H2", "streaming=2+3:L1H1,L0H2",
 }
 
 // variantPrompt has a donor of the same length.
@@ -29,6 +29,7 @@ func TestVariantScopeLaw(t *testing.T) {
 	onBackends(t, func(t *testing.T, be *Backend) {
 		m := model(t, be, "float32")
 		p := variantPrompt()
+		p.Needle, p.Means = [2]int{20, 29}, headMeans(t, m, "L0H3", "L2H1")
 		conds := []Condition{{}}
 		for i, form := range variantForms {
 			for k, s := range scopes {
@@ -123,6 +124,7 @@ func TestVariantErrors(t *testing.T) {
 	p := &Prompt{IDs: tokens(510, 20), Question: 10}
 	for form, want := range map[string]string{
 		"patch:L0H0":         "the prompt has no donor",
+		"mean:L0H0":          "there are no means",
 		"freeze:L0H0:slow34": "the model rotates 16 dimensions",
 	} {
 		if _, err := m.Trace(t.Context(), p, edits(t, form), TraceOptions{Logits: []int{0}, Hidden: -1}); err == nil || !strings.Contains(err.Error(), want) {

@@ -30,6 +30,8 @@ type unit struct {
 	probe     *probeInputs
 	readProbe bool         // what the probe saw is copied to the host
 	taps      map[int]bool // layers whose q and k are returned
+	heads     []int        // rows of the first sequence whose head outputs are kept, in every layer; nil = none
+	norms     bool         // the mean norms of planes are kept
 	rows      []int32      // with hidden: the row of each sequence whose residual is kept after every layer
 	keepKV    bool
 
@@ -38,16 +40,20 @@ type unit struct {
 	probed []probeOutput   // by layer
 	hidden [][]float32     // by layer, [B * hidden]
 	tapped map[int]tapOutput
+	headed [][]float32  // by layer, [len(heads), heads, headDim]
+	normed []PlaneNorms // by layer, of the first sequence
 }
 
 // probeInputs asks for attention rows.
 type probeInputs struct {
 	mode  probeMode
 	rows  []int32 // [B*P]
-	spans []int32 // [B*P*S*2], probeStats
+	spans []int32 // [B*P*S*2], probeStats; [B*S*2], probeObserve
 	p, s  int
 
-	rowsT, spansT *tensors.Tensor
+	toward []float32 // [B*P*hidden], probeObserve
+
+	rowsT, spansT, towardT *tensors.Tensor
 }
 
 // probeOutput is what one layer's probe returned, flat as the program has it.
@@ -56,6 +62,9 @@ type probeOutput struct {
 	gap, mass []float32 // [B, H, P], [B, H, P, S]
 	write     []float32 // [B, H, P]
 	rows      []float32 // [B, H, P, T]
+
+	far          []int32   // [B, H, P]
+	direct, from []float32 // [B, H, P], [B, H, P, S]
 }
 
 // tapOutput is what one layer's taps returned, flat as the program has it, and the residual after the layer [B, T, hidden].
@@ -72,8 +81,8 @@ func (u *unit) free() {
 	}
 	u.kv = nil
 	if u.probe != nil {
-		free(u.probe.rowsT, u.probe.spansT)
-		u.probe.rowsT, u.probe.spansT = nil, nil
+		free(u.probe.rowsT, u.probe.spansT, u.probe.towardT)
+		u.probe.rowsT, u.probe.spansT, u.probe.towardT = nil, nil, nil
 	}
 }
 
@@ -166,15 +175,9 @@ func (m *Model) startUnit(u *unit) error {
 	if u.rows != nil {
 		u.hidden = make([][]float32, m.Spec.Layers)
 	}
-	if p := u.probe; p != nil {
-		var err error
-		if p.rowsT, err = m.be.ints(p.rows, u.b(), p.p); err != nil {
+	if u.probe != nil {
+		if err := m.uploadProbe(u.probe, u.b()); err != nil {
 			return err
-		}
-		if p.mode == probeStats {
-			if p.spansT, err = m.be.ints(p.spans, u.b(), p.p, p.s, 2); err != nil {
-				return err
-			}
 		}
 	}
 	for _, ids := range u.ids {
@@ -187,6 +190,22 @@ func (m *Model) startUnit(u *unit) error {
 	}
 	var err error
 	u.x, err = m.embedRows(u.ids, u.t)
+	return err
+}
+
+// uploadProbe uploads what a probe asks.
+func (m *Model) uploadProbe(p *probeInputs, b int) (err error) {
+	if p.rowsT, err = m.be.ints(p.rows, b, p.p); err != nil {
+		return err
+	}
+	switch p.mode {
+	case probeStats:
+		p.spansT, err = m.be.ints(p.spans, b, p.p, p.s, 2)
+	case probeObserve:
+		if p.spansT, err = m.be.ints(p.spans, b, p.s, 2); err == nil {
+			p.towardT, err = m.be.floats(p.toward, dtypes.Float32, b, p.p, m.Spec.Hidden)
+		}
+	}
 	return err
 }
 
@@ -221,11 +240,11 @@ func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) e
 	if owned {
 		defer edits.free()
 	}
-	variant := blockVariant{taps: u.taps[l], edits: edits.variant}
+	variant := blockVariant{taps: u.taps[l], heads: u.heads != nil, norms: u.norms, edits: edits.variant}
 	if u.probe != nil {
 		variant.probe = u.probe.mode
 	}
-	prog, err := m.program(fmt.Sprintf("block_probe%d_taps%t_%v", variant.probe, variant.taps, variant.edits), m.cfg.prefillBlock(variant))
+	prog, err := m.program(fmt.Sprintf("block_%+v", variant), m.cfg.prefillBlock(variant))
 	if err != nil {
 		return err
 	}
@@ -238,9 +257,20 @@ func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) e
 	args := append([]any{first, table.cos, table.sin, window}, edits.args(nil)...)
 	if u.probe != nil {
 		args = append(args, u.probe.rowsT)
-		if u.probe.mode == probeStats {
+		if u.probe.mode == probeStats || u.probe.mode == probeObserve {
 			args = append(args, u.probe.spansT)
 		}
+		if u.probe.mode == probeObserve {
+			args = append(args, u.probe.towardT)
+		}
+	}
+	if u.norms {
+		lengths, err := m.be.ints(u.lengths(), u.b())
+		if err != nil {
+			return err
+		}
+		defer free(lengths)
+		args = append(args, lengths)
 	}
 	out, err := call(prog, append(args, w...)...)
 	if own {
@@ -296,7 +326,12 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		}
 		u.probed[l] = p
 		rest = rest[4:]
-	case probeRows:
+	case probeObserve:
+		if u.probed[l], err = readObserve(rest); err != nil {
+			return err
+		}
+		rest = rest[observeOutputs:]
+	case probeRows, probeScores:
 		if u.probed[l].rows, err = floatsOf(rest[0]); err != nil {
 			return err
 		}
@@ -318,6 +353,9 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		}
 		u.tapped[l] = t
 	}
+	if rest, err = m.takeAsked(u, variant, rest); err != nil {
+		return err
+	}
 	if variant.edits.kinds&kindDonor != 0 {
 		means, err := floatsOf(rest[0])
 		if err != nil {
@@ -329,6 +367,59 @@ func (m *Model) takeOutputs(l int, u *unit, variant blockVariant, out []*tensors
 		return m.keepHidden(l, u)
 	}
 	return nil
+}
+
+// takeAsked copies head outputs and plane norms to the host, where asked for, and returns the other results.
+func (m *Model) takeAsked(u *unit, variant blockVariant, rest []*tensors.Tensor) ([]*tensors.Tensor, error) {
+	if variant.heads {
+		z, err := floatsOf(rest[0])
+		if err != nil {
+			return nil, err
+		}
+		width := m.cfg.heads * m.cfg.headDim
+		var rows []float32
+		for _, r := range u.heads {
+			rows = append(rows, z[r*width:(r+1)*width]...)
+		}
+		u.headed, rest = append(u.headed, rows), rest[1:]
+	}
+	if variant.norms {
+		q, err := floatsOf(rest[0])
+		if err != nil {
+			return nil, err
+		}
+		k, err := floatsOf(rest[1])
+		if err != nil {
+			return nil, err
+		}
+		width := m.cfg.planes() + 1
+		u.normed, rest = append(u.normed, PlaneNorms{q[:m.cfg.heads*width], k[:m.cfg.kv*width]}), rest[2:]
+	}
+	return rest, nil
+}
+
+// lengths are the sequences' lengths, [B].
+func (u *unit) lengths() []int32 {
+	out := make([]int32, u.b())
+	for i, ids := range u.ids {
+		out[i] = int32(len(ids))
+	}
+	return out
+}
+
+// readObserve reads what observe returned.
+func readObserve(out []*tensors.Tensor) (p probeOutput, err error) {
+	for i, to := range map[int]*[]int32{0: &p.argmax, 2: &p.far} {
+		if *to, err = intsOf(out[i]); err != nil {
+			return p, err
+		}
+	}
+	for i, to := range map[int]*[]float32{1: &p.gap, 3: &p.mass, 4: &p.direct, 5: &p.from} {
+		if *to, err = floatsOf(out[i]); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
 }
 
 // keepHidden copies the residual at the unit's rows after layer l to the host.

@@ -24,6 +24,7 @@ type weightStore struct {
 	mu     sync.Mutex
 	layers []*layerWeights
 	final  []*tensors.Tensor
+	mean   []float64           // of the output matrix's rows; nil until asked for
 	ahead  map[int]chan loaded // streamed: uploads under way
 }
 

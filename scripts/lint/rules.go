@@ -36,6 +36,8 @@ var rank = map[string]int{
 	"harness/report":     8,
 	"harness/replicate":  8,
 	"harness/headlists":  8,
+	"harness/planes":     8,
+	"harness/tracing":    8,
 	"cmd/...":            9,
 	"scripts/...":        10,
 }

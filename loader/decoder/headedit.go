@@ -1,0 +1,58 @@
+package decoder
+
+import (
+	"fmt"
+
+	"github.com/headscope/headscope/loader/rope"
+)
+
+// HeadEdit is all that edits do to one head's scores and output, for those who work out its effect without running the model. Rows are
+// absolute; a range that is empty stands for no edit.
+type HeadEdit struct {
+	QGain     []float32 // [planes+1], on the planes of the query before rotation; last, the dimensions that do not rotate
+	QRows     Rows
+	Table     *rope.Table // that query and key turn by; nil = the layer's own
+	TableRows Rows
+	Gain      float32 // on the output
+	GainRows  Rows
+}
+
+// HeadEdit resolves edits at one head for a prompt of t tokens whose question starts at row q0, in a pass over so many tokens. Operations
+// that need more than the head's own queries, keys and values are refused.
+func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, error) {
+	for _, e := range edits {
+		switch e.Op {
+		case OpLegacy, OpOwnMean, OpPatch, OpPath, OpStreaming:
+			return nil, fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, scale_planes, temperature, freeze or swap", e.Op)
+		}
+	}
+	c, err := m.geo.resolve(edits, t, q0)
+	if err != nil {
+		return nil, err
+	}
+	le := c.layers[h.Layer]
+	if le == nil {
+		le = m.geo.identity()
+	}
+	rows := func(spans []int32) Rows { return Rows{int(spans[2*h.Index]), int(spans[2*h.Index+1])} }
+	width := m.geo.planes + 1
+	out := &HeadEdit{
+		QGain: le.q[h.Index*width : (h.Index+1)*width], QRows: rows(le.qRows), Gain: le.head[h.Index], GainRows: rows(le.headRows),
+	}
+	if le.variant.tables == nil || le.variant.tables[h.Index] == nil {
+		return out, nil
+	}
+	base, err := RopeTable(m.Spec, h.Layer, tokens)
+	if err != nil {
+		return nil, err
+	}
+	out.TableRows = rows(le.variant.tableRows)
+	out.Table, err = le.variant.tables[h.Index].apply(base)
+	return out, err
+}
+
+// Has tells whether the range has the row.
+func (r Rows) Has(row int) bool { return row >= r.Lo && row < r.Hi }
+
+// Angles is the arithmetic of the rotary angles.
+func (m *Model) Angles() rope.Precision { return m.angles }
