@@ -33,10 +33,10 @@ func little() Recipe {
 	r := Needle(3)
 	r.Model = Shape{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 4, Hidden: 16, Intermediate: 16, Window: 48, Theta: 10000, Near: 4}
 	r.Phases = []Phase{
-		{Until: 3, Length: 32, Batch: 4, Mix: Mix{Repeat: 1, Facts: 2}},
-		{Length: 48, Batch: 4, Keep: []int{3, 1}, Mix: Mix{Repeat: 0.5, Language: 0.1, Facts: 2, Asked: 0.5}},
+		{Until: 3, Length: 32, Batch: 4, Mix: Mix{Repeat: 1, Kinds: 16, Facts: 2}},
+		{Length: 48, Batch: 4, Keep: []int{3, 1}, Mix: Mix{Repeat: 0.5, Kinds: 16, Language: 0.1, Facts: 2, Asked: 0.5}},
 	}
-	r.Steps, r.Optimise.WarmUp = 6, 2
+	r.Steps, r.Weigh, r.Optimise.WarmUp = 6, 4, 2
 	return r
 }
 
@@ -181,18 +181,18 @@ func TestExport(t *testing.T) {
 	defer c.Close()
 	rng := rand.New(rand.NewPCG(5, 5))
 	var rows []Sequence
-	for range 4 {
+	for range 2 {
 		rows = append(rows, tr.task.Sequence(rng, r.Phases[1].Mix, 48))
 	}
 	want, _, err := tr.ask(rows, tr.gates)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := exportedLoss(t, be, c, rows); math.Abs(got-want) > 1e-5 {
+	if got := exportedLoss(t, be, c, rows); math.Abs(got-want) > 5e-5 {
 		t.Errorf("loss of the exported model: got %g, want %g, that of the training graph", got, want)
 	}
 	all := slices.Repeat([]float32{1}, len(tr.gates))
-	if open, _, err := tr.ask(rows, all); err != nil || math.Abs(open-want) < 1e-4 {
+	if open, _, err := tr.ask(rows, all); err != nil || math.Abs(open-want) < 5e-4 {
 		t.Errorf("with all gates open: got loss %g and error %v, want another than %g", open, err, want)
 	}
 	if got := c.Tokenizer.VocabSize(); got != tr.task.Vocab() {
@@ -213,11 +213,15 @@ func exportedLoss(t *testing.T, be *decoder.Backend, c *loader.Checkpoint, rows 
 	defer m.Close()
 	var loss, weight float64
 	for _, s := range rows {
-		for i, row := range s.Rows {
-			logits, err := m.Logits(context.Background(), s.IDs[:row+1])
-			if err != nil {
-				t.Fatal(err)
-			}
+		o := decoder.TraceOptions{Hidden: -1}
+		for _, row := range s.Rows {
+			o.Logits = append(o.Logits, int(row))
+		}
+		trace, err := m.Trace(context.Background(), &decoder.Prompt{IDs: s.IDs}, nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, logits := range trace.Logits {
 			sum := 0.0
 			for _, x := range logits {
 				sum += math.Exp(float64(x))
@@ -280,23 +284,22 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// TestLearns trains a small model on runs of 16 words said again and again; what it cannot foretell is which of them come.
+// TestLearns trains a little model on runs of 16 words of 456: it learns at least which words there are, -log(1/16) = 2.77.
 func TestLearns(t *testing.T) {
 	r := little()
-	r.Model.Heads, r.Model.HeadDim, r.Model.Hidden = 4, 8, 32
-	r.Phases = []Phase{{Length: 48, Batch: 8, Mix: Mix{Repeat: 1, Kinds: 16, Facts: 2}}}
-	r.Steps, r.Optimise.WarmUp, r.Optimise.Rate = 60, 10, 1e-2
+	r.Phases = []Phase{{Length: 32, Batch: 4, Mix: Mix{Repeat: 1, Kinds: 16, Facts: 2}}}
+	r.Steps, r.Optimise.WarmUp, r.Optimise.Rate = 60, 10, 2e-2
 	tr, err := New(goBackend(t), r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tr.Close()
 	var losses []float64
-	if err := tr.Run(context.Background(), 20, func(p Progress) error { losses = append(losses, p.Loss); return nil }); err != nil {
+	if err := tr.Run(context.Background(), 10, func(p Progress) error { losses = append(losses, p.Loss); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(losses); n != 3 || losses[n-1] > 0.6*losses[0] {
-		t.Errorf("got mean losses %.2f of 20 steps each, want the last below 0.6 of the first", losses)
+	if n := len(losses); n != 6 || losses[0] < 4 || losses[n-1] > 3 {
+		t.Errorf("got mean losses %.2f of 10 steps each, want the first above 4 and the last below 3", losses)
 	}
 }
 
@@ -307,6 +310,7 @@ func TestRecipeCheck(t *testing.T) {
 		"batch":   func(r *Recipe) { r.Phases[0].Batch = 0 },
 		"keep":    func(r *Recipe) { r.Phases[1].Keep = []int{1} },
 		"near":    func(r *Recipe) { r.Model.Near = 0 },
+		"kinds":   func(r *Recipe) { r.Phases[1].Mix.Kinds = longestRun - 1 },
 		"facts":   func(r *Recipe) { r.Phases[0].Mix.Facts = 1 },
 		"length":  func(r *Recipe) { r.Phases[1].Length = r.Model.Window + 1 },
 	} {
