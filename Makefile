@@ -40,7 +40,7 @@ demo: build ## find a model's retrieval heads and switch them off: SmolLM2-135M-
 	fi
 
 builtin: ## train the embedded model anew, at most 20 minutes on two cores; an interrupted run goes on
-	go run ./scripts/builtin
+	go run ./scripts/builtin -prompts harness/prompts
 
 test: ## run all tests; plugin, demo model and real tokenizers are fetched first where that is possible
 	@$(MAKE) --no-print-directory model || echo "test: going on without; tests that need the missing file say so" >&2

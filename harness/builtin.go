@@ -6,8 +6,8 @@ import (
 	"github.com/headscope/headscope/loader/builtin"
 )
 
-// Prompt sets of the embedded model, in its own vocabulary: 40 prompts of about 128 tokens each, with one code of three words and a decoy.
-// No code of one is in the other, nor among those the model was trained on.
+// Prompt sets of the embedded model, in its own vocabulary: 40 prompts of 113 to 124 tokens, so that the answer fits into 128: a code of
+// three words and the end token. Each has a decoy. No code of one is in the other, nor among those the model was trained on.
 const (
 	OwnTest   = "builtin:needle128"
 	OwnDetect = "builtin:needle128-detect"

@@ -112,7 +112,7 @@ func (e *experimentFlags) ownPrompts(ref string, o *harness.Options) {
 		return
 	}
 	switch {
-	case !slices.Contains(o.Stages, harness.StageKnockout):
+	case !harness.Tests(o.Stages):
 		e.prompts = detect
 	case slices.Contains(o.Stages, harness.StageDetect):
 		e.prompts, e.detectPrompts = test, detect

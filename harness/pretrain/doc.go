@@ -11,7 +11,9 @@
 //	New(backend, recipe) -> Trainer -> Run -> Save, Recall, Export
 //
 // The task is needle in text: sentences about bakers and bridges, a few that say what somebody calls a place, and questions about those. A
-// model solves it by induction: a head that looks one token back, and heads that look for what such a head has written.
+// model solves it by induction: heads that look back a token or so, and a head that looks for what they have written. The first layer
+// has a window of a few tokens, without which it carries needles to rows behind them. Later phases keep fewer heads of a layer
+// (prune.go), until one head of the last layer does all of the retrieving and the others are idle.
 //
 // # Example
 //

@@ -68,7 +68,7 @@ func (t *Trainer) prune(phase Phase) error {
 			}
 			if rows == nil {
 				rng := rand.New(rand.NewPCG(t.recipe.Seed, pruneStream+uint64(t.step)))
-				for range pruneTexts {
+				for range t.recipe.Weigh {
 					rows = append(rows, t.task.Sequence(rng, phase.Mix, phase.Length))
 				}
 			}
@@ -88,9 +88,6 @@ func (t *Trainer) prune(phase Phase) error {
 		t.gates[best] = 0
 	}
 }
-
-// pruneTexts is how many texts heads are weighed on.
-const pruneTexts = 64
 
 func sum(x []float32) float32 {
 	var s float32

@@ -16,6 +16,7 @@ type Recipe struct {
 	Optimise Optimise `json:"optimise"`
 	Phases   []Phase  `json:"phases"` // in this order; the last one goes on to the end
 	Steps    int      `json:"steps"`
+	Weigh    int      `json:"weigh"` // texts that heads are weighed on before some are pruned
 	Seed     uint64   `json:"seed"`
 }
 
@@ -62,6 +63,8 @@ func (r *Recipe) check() error {
 	switch {
 	case len(r.Phases) == 0:
 		return errors.New("recipe: no phases")
+	case r.Model.Near < 1:
+		return fmt.Errorf("recipe: model: near %d: want 1 or more", r.Model.Near)
 	case r.Steps <= r.Optimise.WarmUp || r.Optimise.WarmUp < 0:
 		return fmt.Errorf("recipe: warm-up of %d in %d steps: want a shorter one", r.Optimise.WarmUp, r.Steps)
 	}
@@ -69,8 +72,11 @@ func (r *Recipe) check() error {
 		if p.Batch <= 0 {
 			return fmt.Errorf("recipe: phase %d: batch %d: want 1 or more", i, p.Batch)
 		}
-		if n := len(p.Keep); n != 0 && (n != r.Model.Layers || slices.Min(p.Keep) < 1) {
-			return fmt.Errorf("recipe: phase %d: keep %v: want 1 head or more of each of %d layers", i, p.Keep, r.Model.Layers)
+		if n := len(p.Keep); n != 0 && (r.Weigh < 1 || n != r.Model.Layers || slices.Min(p.Keep) < 1) {
+			return fmt.Errorf("recipe: phase %d: keep %v, weighed on %d texts: want 1 head or more of each of %d layers, and 1 text or more", i, p.Keep, r.Weigh, r.Model.Layers)
+		}
+		if n := len(codeWords) + len(places); p.Mix.Repeat > 0 && (p.Mix.Kinds < longestRun || p.Mix.Kinds > n) {
+			return fmt.Errorf("recipe: phase %d: %d kinds: want %d to %d", i, p.Mix.Kinds, longestRun, n)
 		}
 		if p.Mix.Facts < 2 {
 			return fmt.Errorf("recipe: phase %d: %d facts: want 2 or more", i, p.Mix.Facts)
@@ -150,6 +156,6 @@ func Needle(seed uint64) Recipe {
 			{Until: 750, Length: 160, Batch: 16, Keep: []int{6, 2}, Mix: main},
 			{Length: 160, Batch: 16, Keep: []int{6, 1}, Mix: main},
 		},
-		Steps: 1200, Seed: seed,
+		Steps: 1200, Weigh: 64, Seed: seed,
 	}
 }

@@ -32,13 +32,15 @@ func (t *Task) Sequence(rng *rand.Rand, mix Mix, n int) Sequence {
 	return t.questions(rng, mix, n)
 }
 
-// leastRepeated is the shortest sequence of repeated runs.
-const leastRepeated = 32
+const (
+	leastRepeated = 32 // tokens of the shortest sequence of repeated runs
+	longestRun    = 12 // words
+)
 
 // repeated is a run of 4 to 12 random code words and places, again and again, with other words between: all but its first copy can be
 // foretold by looking back, and the distance varies, so that only the words themselves tell where.
 func (t *Task) repeated(rng *rand.Rand, mix Mix, n int) Sequence {
-	run := make([]int32, 4+rng.IntN(9))
+	run := make([]int32, 4+rng.IntN(longestRun-3))
 	for i, w := range rng.Perm(mix.Kinds)[:len(run)] {
 		if w < len(codeWords) {
 			run[i] = t.ids[" "+codeWords[w]]

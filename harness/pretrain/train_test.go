@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,12 +31,12 @@ func goBackend(t *testing.T) *decoder.Backend {
 // little is a run that takes a second.
 func little() Recipe {
 	r := Needle(3)
-	r.Model = Shape{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 4, Hidden: 16, Intermediate: 16, Window: 48, Theta: 10000}
+	r.Model = Shape{Layers: 2, Heads: 4, KVHeads: 2, HeadDim: 4, Hidden: 16, Intermediate: 16, Window: 48, Theta: 10000, Near: 4}
 	r.Phases = []Phase{
-		{Until: 3, Length: 32, Batch: 4, Mix: Mix{Repeat: 1, Facts: 2}},
-		{Length: 48, Batch: 4, Mix: Mix{Repeat: 0.5, Language: 0.1, Facts: 2, Asked: 0.5}},
+		{Until: 3, Length: 32, Batch: 4, Mix: Mix{Repeat: 1, Kinds: 16, Facts: 2}},
+		{Length: 48, Batch: 4, Keep: []int{3, 1}, Mix: Mix{Repeat: 0.5, Kinds: 16, Language: 0.1, Facts: 2, Asked: 0.5}},
 	}
-	r.Steps, r.Optimise.WarmUp = 6, 2
+	r.Steps, r.Weigh, r.Optimise.WarmUp = 6, 4, 2
 	return r
 }
 
@@ -177,14 +179,21 @@ func TestExport(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for i, p := range tr.stack.Params() {
-		got, err := c.Float32s(p, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := tensors.MustCopyFlatData[float32](tr.state[i]); len(got) != len(want) || got[0] != want[0] || got[len(got)-1] != want[len(want)-1] {
-			t.Errorf("%s differs from the trained one", p.Views[0].Tensor)
-		}
+	rng := rand.New(rand.NewPCG(5, 5))
+	var rows []Sequence
+	for range 2 {
+		rows = append(rows, tr.task.Sequence(rng, r.Phases[1].Mix, 48))
+	}
+	want, _, err := tr.ask(rows, tr.gates)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := exportedLoss(t, be, c, rows); math.Abs(got-want) > 5e-5 {
+		t.Errorf("loss of the exported model: got %g, want %g, that of the training graph", got, want)
+	}
+	all := slices.Repeat([]float32{1}, len(tr.gates))
+	if open, _, err := tr.ask(rows, all); err != nil || math.Abs(open-want) < 5e-4 {
+		t.Errorf("with all gates open: got loss %g and error %v, want another than %g", open, err, want)
 	}
 	if got := c.Tokenizer.VocabSize(); got != tr.task.Vocab() {
 		t.Errorf("tokenizer: got %d tokens, want %d", got, tr.task.Vocab())
@@ -194,11 +203,114 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// exportedLoss is the loss on rows by the model as inference runs it.
+func exportedLoss(t *testing.T, be *decoder.Backend, c *loader.Checkpoint, rows []Sequence) float64 {
+	t.Helper()
+	m, err := decoder.New(be, c, decoder.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	var loss, weight float64
+	for _, s := range rows {
+		o := decoder.TraceOptions{Hidden: -1}
+		for _, row := range s.Rows {
+			o.Logits = append(o.Logits, int(row))
+		}
+		trace, err := m.Trace(context.Background(), &decoder.Prompt{IDs: s.IDs}, nil, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, logits := range trace.Logits {
+			sum := 0.0
+			for _, x := range logits {
+				sum += math.Exp(float64(x))
+			}
+			loss += float64(s.Weights[i]) * (math.Log(sum) - float64(logits[s.Targets[i]]))
+			weight += float64(s.Weights[i])
+		}
+	}
+	return loss / weight
+}
+
+// TestPrune: a phase that keeps fewer heads closes gates, of those heads whose absence costs least, and a closed head learns nothing more.
+func TestPrune(t *testing.T) {
+	be, r := goBackend(t), little()
+	tr, err := New(be, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	if err := tr.prune(r.Phases[0]); err != nil || sum(tr.gates) != 8 {
+		t.Errorf("a phase that keeps all: got gates %v and error %v", tr.gates, err)
+	}
+	if err := tr.prune(r.Phases[1]); err != nil {
+		t.Fatal(err)
+	}
+	if sum(tr.gates[:4]) != 3 || sum(tr.gates[4:]) != 1 {
+		t.Errorf("got gates %v, want 3 open ones in the first layer and 1 in the second", tr.gates)
+	}
+	dir := t.TempDir()
+	if err := tr.Export(dir); err != nil {
+		t.Fatal(err)
+	}
+	c, err := loader.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for l := range 2 {
+		q, err := c.Float32s(c.Spec.Params.Layer(l).Q, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := c.Float32s(c.Spec.Params.Layer(l).O, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for h := range 4 {
+			closed := tr.gates[4*l+h] == 0
+			for i, x := range q { // [heads * 4, 16]
+				if i/64 == h && (x == 0) != closed {
+					t.Fatalf("L%dH%d, gate closed %v: got query weight %g", l, h, closed, x)
+				}
+			}
+			for i, x := range o { // [16, heads * 4]
+				if i%16/4 == h && (x == 0) != closed {
+					t.Fatalf("L%dH%d, gate closed %v: got output weight %g", l, h, closed, x)
+				}
+			}
+		}
+	}
+}
+
+// TestLearns trains a little model on runs of 16 words of 456: it learns at least which words there are, -log(1/16) = 2.77.
+func TestLearns(t *testing.T) {
+	r := little()
+	r.Phases = []Phase{{Length: 32, Batch: 4, Mix: Mix{Repeat: 1, Kinds: 16, Facts: 2}}}
+	r.Steps, r.Optimise.WarmUp, r.Optimise.Rate = 60, 10, 2e-2
+	tr, err := New(goBackend(t), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tr.Close()
+	var losses []float64
+	if err := tr.Run(context.Background(), 10, func(p Progress) error { losses = append(losses, p.Loss); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(losses); n != 6 || losses[0] < 4 || losses[n-1] > 3 {
+		t.Errorf("got mean losses %.2f of 10 steps each, want the first above 4 and the last below 3", losses)
+	}
+}
+
 func TestRecipeCheck(t *testing.T) {
 	for name, spoil := range map[string]func(*Recipe){
 		"phases":  func(r *Recipe) { r.Phases = nil },
 		"warm-up": func(r *Recipe) { r.Steps = r.Optimise.WarmUp },
 		"batch":   func(r *Recipe) { r.Phases[0].Batch = 0 },
+		"keep":    func(r *Recipe) { r.Phases[1].Keep = []int{1} },
+		"near":    func(r *Recipe) { r.Model.Near = 0 },
+		"kinds":   func(r *Recipe) { r.Phases[1].Mix.Kinds = longestRun - 1 },
 		"facts":   func(r *Recipe) { r.Phases[0].Mix.Facts = 1 },
 		"length":  func(r *Recipe) { r.Phases[1].Length = r.Model.Window + 1 },
 	} {

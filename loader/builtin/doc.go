@@ -1,4 +1,4 @@
-// Package builtin holds the model inside the binary: a small decoder with real retrieval heads, which harness/pretrain has trained, so that
+// Package builtin holds the model inside the binary: a small decoder with a real retrieval head, which harness/pretrain has trained, so that
 // everything runs with nothing else on the machine.
 //
 // It is a checkpoint like any other, a folder in Hugging Face's layout that happens to be in memory: loader.Open reads it under the name

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	every   = 50 // steps between two reports
+	every   = 50  // steps between two reports
 	prompts = 40  // of a prompt set
-	tokens  = 128 // of a prompt, at most
+	tokens  = 124 // of a prompt, at most: with its answer, four tokens, 128
 	asked   = 200 // prompts at each depth, for the recall that is printed
 )
 
