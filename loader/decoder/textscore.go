@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/gomlx/gomlx/core/graph"
@@ -42,8 +43,8 @@ func (m *Model) ScoreText(ctx context.Context, windows []TextWindow, edits [][]E
 		}
 		for _, list := range edits {
 			c, err := m.geo.resolve(list, len(w.IDs), 0)
-			if err == nil && len(c.needsDonor()) > 0 {
-				err = fmt.Errorf("edit patch: a text has no donor")
+			if err == nil && len(c.givenHeads()) > 0 {
+				err = errors.New("a text has no donor, and no other prompts to take means over")
 			}
 			if err != nil {
 				return fmt.Errorf("window %d: %w", i, err)
