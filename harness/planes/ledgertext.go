@@ -35,8 +35,8 @@ func (l *Ledger) Write(w io.Writer) error {
 		if err := tw.Flush(); err != nil {
 			return err
 		}
-		b.WriteString("worst score: largest difference between a predicted and a measured score, of scores up to the second number.\n" +
-			"scores and attention are predicted exactly, logits and log p (nats) to first order: by the gradient where the edit begins.\n")
+		fmt.Fprintf(&b, "worst score: largest difference between a predicted and a measured score, of scores up to the second number.\n"+
+			"scores and attention are predicted up to the rounding of %s, logits and log p (nats) to first order by a gradient.\n", l.Run.DType)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
