@@ -60,7 +60,7 @@ func TestBuiltinNeedle(t *testing.T) {
 	if o.DetectPrompts, err = ReadPrompts(OwnDetect); err != nil {
 		t.Fatal(err)
 	}
-	o.Prompts, o.DetectPrompts = o.Prompts.Limit(20), o.DetectPrompts.Limit(10)
+	o.Prompts, o.DetectPrompts = o.Prompts.Limit(12), o.DetectPrompts.Limit(8)
 	s, err := NewStudy(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
