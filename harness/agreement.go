@@ -61,8 +61,9 @@ type DetectorAgreement struct {
 	AUPRCSignificant Number          `json:"auprc_significant"` // of finding the significant ones; null without any
 	Spearman         Number          `json:"spearman"`          // with the map, over all heads
 	SplitHalf        Number          `json:"split_half_spearman"`
-	Curve            []Number        `json:"curve"` // mean drop without the best heads, by size, nats
-	Area             Number          `json:"area"`  // mean of the curve over the doublings of size
+	Scored           int             `json:"scored"` // heads with a score above 0; no others are switched off
+	Curve            []Number        `json:"curve"`  // mean drop without the best heads, by size, nats
+	Area             Number          `json:"area"`   // mean of the curve over the doublings of size
 	Templates        []TemplateAUPRC `json:"templates,omitempty"`
 }
 
@@ -99,7 +100,7 @@ func (e *evidence) agreementRankings() ([]namedRanking, error) {
 		if s.Detector == "write_norm" {
 			continue // a size, no detector
 		}
-		out = append(out, namedRanking{s.Detector, s.Ranking()})
+		out = append(out, namedRanking{s.Detector, scored(s)})
 	}
 	p := e.plan.Agreement
 	all := heads.NewScores("random", e.shape.Layers, e.shape.Heads).Ranking()
@@ -110,6 +111,17 @@ func (e *evidence) agreementRankings() ([]namedRanking, error) {
 		out = append(out, namedRanking{fmt.Sprintf("random%d", i), r})
 	}
 	return out, nil
+}
+
+// scored ranks the heads with a score above 0, or the best one alone: heads that a detector says nothing of would come in the order of
+// their layers, and the first ones carry much.
+func scored(s heads.Scores) heads.Ranking {
+	r := s.Ranking()
+	n := 1
+	for n < len(r) && s.At(r[n]) > 0 {
+		n++
+	}
+	return r[:n]
 }
 
 // agree computes causal map and curves on the agreement prompts.
@@ -176,6 +188,7 @@ func (e *evidence) agreement() (*Agreement, error) {
 		x.AUPRCSignificant = numberOf(stats.AUPRC(s.Data, labels(e.shape, a.Significant)).Value)
 		x.Spearman = numberOf(stats.Spearman(s.Data, a.Causal.Data).R)
 		x.AUPRCLow, x.AUPRCHigh = e.resampleMap(s, m, src)
+		x.Scored = len(scored(*s))
 		x.Curve, x.Area = curve(trials, s.Detector, len(p.Sizes))
 		x.Templates = e.byTemplate(s)
 		if pp := d.perPrompt[s.Detector]; pp != nil && len(pp.Values) > 1 {
@@ -326,6 +339,7 @@ func (r *Result) writeAgreement(out *printer, v View) {
 	out.grid(rows, v.Markdown)
 	out.line("AUPRC: area under the precision-recall curve, by chance %s; its interval resamples the map's prompts. significant: the same of the %d heads whose", fixed(float64(a.Random.Base), 2), len(a.Significant))
 	out.line("drop is above 0 (t tests over prompts, Benjamini-Hochberg at %g). top k: drop of log p(answer) without the detector's k best heads, nats; area: its mean over sizes.", falseDiscovery)
+	out.line("Heads without a score above 0 are left on: there the curve of a detector that finds fewer heads stays as it is.")
 	out.line("The map's own split-half correlation is %s; the largest area of a random ranking %s.", fixed(float64(a.SplitHalf), 2), fixed(float64(a.Random.Largest), 2))
 	out.line("")
 }

@@ -29,7 +29,7 @@ func resident(t *testing.T) int64 {
 
 var errStop = errors.New("stop")
 
-// walkPaths are one Ask on every path: plain, trunk, probe, cache, decoding; and the ways in which one ends early.
+// walkPaths are one Ask on every path: plain, trunk, probe, cache, decoding; an observed pass; and the ways in which one ends early.
 func walkPaths(t *testing.T, m *Model, ends bool) func() {
 	p := []*Prompt{{IDs: tokens(400, 60), Question: 50, Answer: tokens(401, 2), Spans: [][2]int32{{3, 9}}}}
 	conds := []Condition{
@@ -39,8 +39,12 @@ func walkPaths(t *testing.T, m *Model, ends bool) func() {
 	if m.be.Kind == KindGo {
 		o.DecodeBatch = 2 // places that stay empty are computed too
 	}
+	look := []LookAt{{Row: 59, Contrast: &Contrast{5, MeanLogit}}}
 	if !ends {
 		return func() {
+			if _, err := m.Observe(context.Background(), p[0], look, p[0].Spans); err != nil {
+				t.Fatal(err)
+			}
 			if err := m.Ask(context.Background(), p, conds, o, func(int, int, *Reply) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -58,6 +62,13 @@ func walkPaths(t *testing.T, m *Model, ends bool) func() {
 		}
 		// The context ends after a few of its checks, at another point each time.
 		ctx := &countdown{Context: context.Background(), left: n % 37}
+		if n%7 == 0 {
+			ctx.left = n % 4
+			if _, err := m.Observe(ctx, p[0], look, p[0].Spans); err != nil && !errors.Is(err, context.Canceled) {
+				t.Fatalf("got %v, want %v", err, context.Canceled)
+			}
+			return
+		}
 		if err := m.Ask(ctx, p, conds, o, func(int, int, *Reply) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want %v", err, context.Canceled)
 		}
