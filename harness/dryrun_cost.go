@@ -37,6 +37,16 @@ func (s *Study) drystages() ([]dryStage, error) {
 		}
 		out = append(out, st)
 	}
+	if s.Plan.Texts != nil {
+		conds, err := s.textStandIns()
+		if err != nil {
+			return nil, err
+		}
+		for i := range conds {
+			conds[i].scoreOnly = true // there is no answer to decode
+		}
+		out = append(out, dryStage{StageTexts, s.o.Texts.textPrompts(), conds, false})
+	}
 	if len(s.variants) > 0 {
 		out = append(out, dryStage{StageVariants, s.variants, []condition{{name: baseline}}, false})
 	}

@@ -74,12 +74,14 @@ func (s *Study) calibrate(ctx context.Context, stages []dryStage, e *Estimate) e
 	for i := range stages {
 		st := &stages[i]
 		t := &timer{s: s, p: median(st.prompts)}
-		if st.name == StageVariants {
+		if st.name == StageVariants || st.name == StageTexts {
 			t.p = median(s.prompts)
 		}
 		tokens := 0
 		for _, p := range st.prompts {
-			tokens += len(p.IDs)
+			if tokens += len(p.IDs); st.name == StageTexts {
+				tokens += len(p.Answer)
+			}
 		}
 		times := float64(tokens) / float64(len(t.p.IDs)) // prompts as long as the one that is timed
 		parts, err := t.stage(ctx, st, cache)

@@ -28,7 +28,7 @@ func checkEdits(s *loader.Spec, edits []decoder.Edit) error {
 // checkDonors refuses edits that take head outputs from a donor where a prompt has none.
 func checkDonors(edits []decoder.Edit, donor []int32) error {
 	for _, e := range edits {
-		if e.Op == decoder.OpPatch && donor == nil {
+		if (e.Op == decoder.OpPatch || e.Op == decoder.OpPath) && donor == nil {
 			return usagef("`headscope prompts MODEL --donors` writes prompts that have one: the same prompt with another code",
 				"edit %s: the prompt has no donor", e)
 		}

@@ -101,6 +101,9 @@ func (e *evidence) fill(res *Result) error {
 			return err
 		}
 	}
+	if err := e.fillTexts(res); err != nil {
+		return err
+	}
 	res.Grid, res.Templates = p.grid(e.tests, e.baseline())
 	res.Variants = e.variantResults()
 	res.take(e.trials[StageVariants])
@@ -324,6 +327,9 @@ func (e *evidence) check() error {
 		if err := expect(x.stage(), e.tests, conds); err != nil {
 			return err
 		}
+	}
+	if err := e.checkTexts(); err != nil {
+		return err
 	}
 	return expect(StageVariants, e.variants, []condition{{name: baseline}})
 }

@@ -28,7 +28,7 @@ type experiment interface {
 }
 
 // testStages are the stages of experiments, in the order of a run.
-var testStages = [...]string{StageKnockout}
+var testStages = [...]string{StageKnockout, StageSwap, StageKeep}
 
 // stageOrder lists the stages that can be asked for, in the order of a run.
 func stageOrder() []string { return append([]string{StageDetect}, testStages[:]...) }
@@ -43,6 +43,12 @@ func (p *Plan) experiments() []experiment {
 	var out []experiment
 	if p.Knockout != nil {
 		out = append(out, p.Knockout)
+	}
+	if p.Swap != nil {
+		out = append(out, p.Swap)
+	}
+	if p.Keep != nil {
+		out = append(out, p.Keep)
 	}
 	return out
 }
@@ -60,6 +66,15 @@ func (p *Plan) addExperiments(o *Options, tests []*Prompt) {
 	unreachable := unreachableLayers(o.Model.Spec, tests)
 	if slices.Contains(o.Stages, StageKnockout) {
 		p.addKnockout(o, unreachable)
+	}
+	if slices.Contains(o.Stages, StageSwap) {
+		p.addSwap(o)
+	}
+	if slices.Contains(o.Stages, StageKeep) {
+		p.addKeep(o)
+	}
+	if o.Texts != nil {
+		p.Texts = o.Texts.plan
 	}
 }
 

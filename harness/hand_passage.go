@@ -182,6 +182,11 @@ func promptPassage(c *loader.Checkpoint, r *PassageRequest) (*Passage, error) {
 	if err != nil {
 		return nil, err
 	}
+	return promptPassageOf(c, f, spec, r.WithAnswer)
+}
+
+// promptPassageOf is a prompt of a file as a passage, with its answer fed behind it or without.
+func promptPassageOf(c *loader.Checkpoint, f *PromptFile, spec *PromptSpec, withAnswer bool) (*Passage, error) {
 	one := *f
 	one.Specs = []PromptSpec{*spec}
 	prompts, err := one.Tokenize(&c.Spec, c.Tokenizer, 0)
@@ -219,7 +224,7 @@ func promptPassage(c *loader.Checkpoint, r *PassageRequest) (*Passage, error) {
 		}
 		p.Spans = append(p.Spans, s)
 	}
-	if r.WithAnswer {
+	if withAnswer {
 		p.Answer = prompt.Answer
 		for _, id := range p.Answer {
 			p.Tokens = append(p.Tokens, decoded(c.Tokenizer, id))

@@ -72,6 +72,9 @@ type Plan struct {
 	Detect        *PlanDetect    `json:"detect,omitempty"`
 	Agreement     *PlanAgreement `json:"agreement,omitempty"`
 	Knockout      *PlanKnockout  `json:"knockout,omitempty"`
+	Swap          *PlanSwap      `json:"swap,omitempty"`
+	Keep          *PlanKeep      `json:"keep,omitempty"`
+	Texts         *PlanTexts     `json:"texts,omitempty"`      // scored beside experiments
 	Conditions    []NamedEdits   `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
 	Primary       PlanPrimary    `json:"primary"`
 	MaxNew        int            `json:"max_new"`

@@ -297,5 +297,16 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 			}
 		}
 	}
+	conds, err := e.textConditions()
+	if err != nil {
+		return err
+	}
+	if e.plan.Texts != nil {
+		for i := range e.plan.Texts.Texts {
+			if err := f(plannedUnit{unitID{StageTexts, i}, len(conds)}); err != nil {
+				return err
+			}
+		}
+	}
 	return stage(StageVariants, len(e.variants), 1)
 }

@@ -41,6 +41,9 @@ type Result struct {
 	Means      *MeansInfo        `json:"means,omitempty"`    // what those of mode mean are over
 	Effects    []Effect          `json:"effects,omitempty"`  // against the controls, one a scope and pool
 	Grid       []GridCell        `json:"grid,omitempty"`     // the unmodified model by template and depth
+	Depths     []DepthResult     `json:"depths,omitempty"`   // conditions of the swap stage by depth, the unmodified model first
+	Keep       *KeepResult       `json:"keep,omitempty"`
+	Texts      []TextResult      `json:"texts,omitempty"` // plain texts, the unmodified model first
 	Templates  []TemplateResult  `json:"templates,omitempty"`
 	Variants   []VariantResult   `json:"variants,omitempty"` // the unmodified model without the needle
 	Refused    []PromptFailure   `json:"refused,omitempty"`  // prompts that could not be made for this tokenizer

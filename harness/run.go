@@ -43,6 +43,9 @@ type Options struct {
 	Pools      []string        // PoolLayer, PoolLayerKV; nil: PoolLayer
 	Scopes     []decoder.Scope // at which the heads are off; none: only Conditions are asked
 	Conditions []NamedEdits    // further conditions of the knockout stage
+	Swap       *PlanSwap       // of the swap stage
+	Keep       *PlanKeep       // of the keep stage
+	Texts      *Texts          // scored beside the swap and keep stages; nil: none
 
 	MaxNew      int  // longest greedy answer
 	FullAnswers bool // decode every answer to its end, also where the fed answer already decides it
@@ -79,6 +82,10 @@ func (o *Options) check() error {
 	}
 	detect, knockout := slices.Contains(o.Stages, StageDetect), slices.Contains(o.Stages, StageKnockout)
 	switch {
+	case slices.Contains(o.Stages, StageSwap) && o.Swap == nil:
+		return usagef("`headscope swap MODEL --table NAME` is this stage alone", "stage swap without tables")
+	case slices.Contains(o.Stages, StageKeep) && o.Keep == nil:
+		return usagef("`headscope keep MODEL --heads LIST` is this stage alone", "stage keep without heads")
 	case knockout && !detect && len(o.Heads) == 0 && len(o.Conditions) == 0:
 		return usagef("give --heads LIST or FILE, or --edit, or run the detect stage too", "no heads to knock out")
 	case knockout && len(o.Scopes) == 0 && len(o.Conditions) == 0:

@@ -84,6 +84,8 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 		_, r := runStudy(t, o)
 		out[name] = readFile(t, r.Path)
 	}
+	_, r = runStudy(t, tinyKeep(t, 1))
+	out["keep"] = readFile(t, r.Path)
 	_, r = runStudy(t, full)
 	out["study"] = readFile(t, r.Path)
 	return out

@@ -103,7 +103,7 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 	run = &ShardRun{Path: s.TrialsPath()}
 	stages := []string{StageRepeat, StageDetect, StageObserve, StageCausal}
 	stages = append(stages, testStages[:]...)
-	for _, stage := range append(stages, StageVariants) {
+	for _, stage := range append(stages, StageTexts, StageVariants) {
 		trials := e.trials[stage]
 		for i := range trials {
 			t := &trials[i]

@@ -103,6 +103,13 @@ func (s *Study) checkScopes() error {
 			return err
 		}
 	}
+	if s.o.Swap != nil {
+		for _, t := range s.o.Swap.Tables {
+			if err := check(t.Edits, s.prompts); err != nil {
+				return err
+			}
+		}
+	}
 	if !Tests(s.o.Stages) {
 		return nil
 	}
@@ -138,6 +145,13 @@ func (s *Study) count() error {
 			conds = append(conds, condition{name: baseline})
 		}
 		c.Asked = append(c.Asked, len(conds))
+	}
+	if s.Plan.Texts != nil {
+		conds, err := s.textStandIns()
+		if err != nil {
+			return err
+		}
+		c.Trials += len(s.Plan.Texts.Texts) * len(conds)
 	}
 	c.Trials += len(s.variants)
 	s.cost = c
@@ -245,6 +259,15 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 		}
 		if about, _ := x.about(); about.Heads != nil {
 			best = about.Heads
+		}
+	}
+	if s.Plan.Texts != nil {
+		conds, err := e.textConditions()
+		if err != nil {
+			return err
+		}
+		if e.trials[StageTexts], err = r.texts(ctx, s.o.Texts.docs, conds); err != nil {
+			return err
 		}
 	}
 	if len(s.variants) > 0 {

@@ -33,6 +33,7 @@ func (r *Result) Write(w io.Writer, v View) error {
 		out.line("")
 	}
 	r.writeModes(out, v.Markdown)
+	r.writeExperiments(out, v)
 	for _, n := range r.notes() {
 		out.line("%s", n)
 	}
@@ -139,7 +140,10 @@ const shownControls = 3
 // moreControls is one line for the rest of a condition's control sets: their mean change, the lowest and the highest.
 func moreControls(c *ConditionResult, drops []float64, columns int) []string {
 	row := make([]string, columns)
-	row[0] = fmt.Sprintf("  %d more controls (%s) @%s", len(drops), c.Pool, c.Scope)
+	row[0] = fmt.Sprintf("  %d more controls (%s)", len(drops), c.Pool)
+	if c.Scope != "" {
+		row[0] += " @" + string(c.Scope)
+	}
 	row[5] = fixed(-stats.Mean(drops), 3)
 	row[6] = fmt.Sprintf("from %s to %s", fixed(-slices.Max(drops), 3), fixed(-slices.Min(drops), 3))
 	return row
@@ -178,6 +182,9 @@ func (r *Result) title(c *ConditionResult) string {
 		scope = " @" + string(c.Scope)
 	}
 	switch {
+	case c.ControlOf != "" && c.Stage == StageKeep:
+		name, _, _ := strings.Cut(c.Name, "@")
+		return fmt.Sprintf("  %s: %d heads", name, len(c.Heads))
 	case c.ControlOf != "":
 		name, _, _ := strings.Cut(c.Name, "@")
 		return fmt.Sprintf("  %s: %d others%s", name, len(c.Heads), scope)
@@ -206,6 +213,11 @@ func (r *Result) notes() []string {
 	}
 	if e := r.Plan.Statistics.Equivalence; e > 0 && len(r.Plan.experiments()) > 0 {
 		n = append(n, fmt.Sprintf("within %g: the change's 90 %% interval lies within %g nats of none (two one-sided tests); no does not mean a difference.", e, e))
+	}
+	n = append(n, r.swapNotes()...)
+	n = append(n, r.keepNotes()...)
+	if len(r.Texts) > 0 {
+		n = append(n, textNotes(r.Plan.Texts, r.shownTexts())...)
 	}
 	n = append(n, r.templateNotes()...)
 	if m := r.Metrics; m != nil && (m.Recall.Place() == PlaceCeiling || m.Recall.Place() == PlaceFloor) {

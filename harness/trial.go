@@ -30,6 +30,7 @@ type Trial struct {
 	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
 	Example   *Example        `json:"example,omitempty"`
 	Means     *TrialMeans     `json:"means,omitempty"`
+	Document  *TextTotals     `json:"document,omitempty"` // of stage texts, where Prompt is a document
 
 	HeadScores map[string]floats `json:"head_scores,omitempty"` // by detector, [layers*heads]: this prompt's
 	Curves     map[string]floats `json:"curves,omitempty"`      // by ranking: drop of sum_logprob without its best heads, by their number
@@ -77,6 +78,7 @@ type condition struct {
 	scope     decoder.Scope
 	controlOf string // name of the condition that it is a control of
 	pool      string // that the control was drawn from
+	texts     bool   // texts are scored under it too
 
 	compared []comparison // with controls of these pools, by the randomisation test
 }

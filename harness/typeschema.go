@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
@@ -69,7 +70,7 @@ func typeSchema(t reflect.Type) (map[string]any, error) {
 		return map[string]any{"type": "string"}, nil
 	case reflect.Bool:
 		return map[string]any{"type": "boolean"}, nil
-	case reflect.Int, reflect.Uint64:
+	case reflect.Int, reflect.Int32, reflect.Uint64:
 		return map[string]any{"type": "integer", "minimum": 0}, nil
 	case reflect.Float64:
 		return map[string]any{"type": "number"}, nil
@@ -83,6 +84,15 @@ func structSchema(t reflect.Type) (map[string]any, error) {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if !f.IsExported() || name == "-" {
+			continue
+		}
+		if f.Anonymous && name == "" { // its fields are the outer one's
+			inner, err := structSchema(f.Type)
+			if err != nil {
+				return nil, err
+			}
+			maps.Copy(properties, inner["properties"].(map[string]any))
+			required = append(required, inner["required"].([]string)...)
 			continue
 		}
 		if name == "" {

@@ -98,8 +98,16 @@ func planFlags(p *harness.Plan) []setting {
 	if p.Knockout != nil {
 		out = append(out, setting{"cuts", strconv.FormatBool(p.Knockout.Cuts)}, setting{"modes", strings.Join(append([]string{harness.ModeZero}, p.Knockout.Modes...), ",")})
 	}
+	if t := p.Texts; t != nil {
+		if !strings.Contains(t.Source, ",") && strings.HasPrefix(t.Source, "builtin:") {
+			out = append(out, setting{"text", t.Source})
+		}
+		out = append(out, setting{"window", strconv.Itoa(t.Windows.Tokens)}, setting{"stride", strconv.Itoa(t.Windows.Stride)})
+	} else if p.Swap != nil || p.Keep != nil {
+		out = append(out, setting{"text", noTexts})
+	}
 	about, k := p.About()
-	if k == nil {
+	if k == nil || p.Swap != nil || p.Keep != nil {
 		return out
 	}
 	controls, scopes := "auto", []string{}

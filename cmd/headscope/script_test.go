@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -75,7 +76,7 @@ func TestDocuments(t *testing.T) {
 	for _, page := range []struct {
 		name, script string
 		least        int // commands
-	}{{"head-lists", "headlists", 14}, {"detectors", "detectors", 4}} {
+	}{{"head-lists", "headlists", 14}, {"detectors", "detectors", 5}} {
 		doc, err := os.ReadFile(filepath.Join("..", "..", "docs", page.name+".md"))
 		if err != nil {
 			t.Fatal(err)
@@ -127,6 +128,37 @@ func TestTraceDocuments(t *testing.T) {
 	}
 	if n < 8 {
 		t.Errorf("got %d commands", n)
+	}
+}
+
+// TestDocumentedCommands: the scripts run every command of these pages: all of its words are in one line of the script.
+func TestDocumentedCommands(t *testing.T) {
+	for page, name := range map[string]string{"perplexity.md": "perplexity.txtar", "swap.md": "swap.txtar"} {
+		doc, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, err := os.ReadFile(filepath.Join("testdata", "script", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for line := range strings.Lines(strings.ReplaceAll(string(doc), "DIR", "tiny")) {
+			command, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/")
+			if !ok {
+				continue
+			}
+			n++
+			if !slices.ContainsFunc(strings.Split(string(script), "\n"), func(run string) bool {
+				words := strings.Fields(run)
+				return strings.HasPrefix(run, "exits 0 headscope") && !slices.ContainsFunc(strings.Fields(command), func(w string) bool { return !slices.Contains(words, w) })
+			}) {
+				t.Errorf("%s: %s is not run", page, command)
+			}
+		}
+		if n < 4 {
+			t.Errorf("%s: %d commands", page, n)
+		}
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 // verbs is the table that the command, its help and its suggestions are made from, in the order in which help lists them.
 func verbs() []*verb {
 	return []*verb{
-		studyVerb(), detectVerb(), knockoutVerb(), promptsVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
-		dumpVerb(), showVerb(), frequenciesVerb(), ledgerVerb(), traceVerb(), serveVerb(), reportVerb(),
-		normsVerb(), compareVerb(), replicateVerb(), inspectVerb(), verifyVerb(), mergeVerb(), exportVerb(), statsVerb(), schemaVerb(), importVerb(), doctorVerb(), versionVerb(),
+		studyVerb(), detectVerb(), knockoutVerb(), swapVerb(), keepVerb(), promptsVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
+		dumpVerb(), showVerb(), headVerb(), frequenciesVerb(), ledgerVerb(), traceVerb(), serveVerb(), reportVerb(),
+		perplexityVerb(), normsVerb(), compareVerb(), replicateVerb(), inspectVerb(), verifyVerb(), mergeVerb(), exportVerb(), statsVerb(), schemaVerb(), importVerb(), doctorVerb(), versionVerb(),
 	}
 }
 

@@ -95,7 +95,7 @@ func massOn(weights []float64, visible, of heads.Span) float64 {
 
 // add adds another row's ledger, times a weight.
 func (b *Balanced) add(o *Balanced, w float64) {
-	if b.Planes == nil {
+	if len(b.Planes) == 0 {
 		b.Planes = make([]PlaneEntry, len(o.Planes))
 	}
 	b.Code += w * o.Code

@@ -101,6 +101,7 @@ func TestFrequencies(t *testing.T) {
 		if o.Config["rotary_pct"] != nil && f.Heads[0].RestQ == 0 {
 			t.Error("half of the dimensions do not rotate, and none has a norm")
 		}
+		valid(t, FrequenciesSchema, f)
 		var b strings.Builder
 		if err := f.Write(&b, FrequencyView{Top: 3, Map: true}); err != nil {
 			t.Fatal(err)

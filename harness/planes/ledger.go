@@ -42,7 +42,7 @@ type LedgerAsked struct {
 // LedgerHead is one head's balance, mean over prompts.
 type LedgerHead struct {
 	Head    decoder.Head `json:"head"`
-	InvFreq []float64    `json:"inv_freq"` // of its planes in the longest prompt; null in a layer without rotation
+	InvFreq []float64    `json:"inv_freq"` // of its planes in the last prompt; empty in a layer without rotation
 	Last    Balanced     `json:"last"`     // at the last row of the prompt
 	Answer  Balanced     `json:"answer"`   // mean over the rows of the fed answer but its last
 }
@@ -77,7 +77,7 @@ type Prediction struct {
 func KeepLedger(ctx context.Context, r *LedgerRequest) (*Ledger, error) {
 	start := time.Now()
 	s := &r.Checkpoint.Spec
-	l := &Ledger{Asked: LedgerAsked{r.Heads, r.Edits}, Edits: []LedgerEdit{}}
+	l := &Ledger{Asked: LedgerAsked{r.Heads, append([]decoder.Edit{}, r.Edits...)}, Edits: []LedgerEdit{}}
 	if l.Asked.Heads == nil {
 		for _, e := range r.Edits {
 			l.Asked.Heads = append(l.Asked.Heads, e.Heads...)
@@ -107,7 +107,7 @@ func KeepLedger(ctx context.Context, r *LedgerRequest) (*Ledger, error) {
 	}
 	l.Header = *h
 	for _, at := range l.Asked.Heads {
-		l.Heads = append(l.Heads, LedgerHead{Head: at})
+		l.Heads = append(l.Heads, LedgerHead{Head: at, InvFreq: []float64{}, Answer: Balanced{Planes: []PlaneEntry{}}})
 	}
 	for i, p := range prompts {
 		b, err := newBaseline(ctx, r.Model, p, l.Asked.Heads, runs)

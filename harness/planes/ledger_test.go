@@ -80,6 +80,7 @@ func TestLedger(t *testing.T) {
 				t.Errorf("%v in %s", err, b.String())
 			}
 			balanceAddsUp(t, c, m, path)
+			valid(t, LedgerSchema, l)
 		})
 	}
 }

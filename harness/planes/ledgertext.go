@@ -35,8 +35,8 @@ func (l *Ledger) Write(w io.Writer) error {
 		if err := tw.Flush(); err != nil {
 			return err
 		}
-		b.WriteString("worst score: largest difference between a predicted and a measured score, of scores up to the second number.\n" +
-			"scores and attention are predicted exactly, logits and log p (nats) to first order: by the gradient where the edit begins.\n")
+		fmt.Fprintf(&b, "worst score: largest difference between a predicted and a measured score, of scores up to the second number.\n"+
+			"scores and attention are predicted up to the rounding of %s, logits and log p (nats) to first order by a gradient.\n", l.Run.DType)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -67,7 +67,7 @@ func (h *LedgerHead) write(b *strings.Builder) error {
 		switch {
 		case i == len(h.Last.Planes)-1:
 			name = "unrotated"
-		case h.InvFreq != nil:
+		case len(h.InvFreq) > 0:
 			turn = tokens(wavelength(h.InvFreq[i]))
 		}
 		e.row(tw, name, turn)

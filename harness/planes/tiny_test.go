@@ -1,12 +1,15 @@
 package planes
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/loader"
@@ -81,4 +84,36 @@ func readPrompts(t *testing.T, path string) *harness.PromptFile {
 		t.Fatal(err)
 	}
 	return f
+}
+
+// valid holds a document against its JSON Schema.
+func valid(t *testing.T, schema func() ([]byte, error), document any) {
+	t.Helper()
+	text, err := schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("s.json", parsed); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("s.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(v); err != nil {
+		t.Error(err)
+	}
 }

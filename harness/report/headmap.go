@@ -95,7 +95,7 @@ func (d *drawing) headMap() headMap {
 	}
 	height := int(math.Ceil(float64(s.Layers)*d.row)) + tickRoom + 2
 	m := headMap{
-		Name: s.Detector, About: detectorAbout[s.Detector], Small: d.small, MaxWidth: max(160, widest*s.Heads),
+		Name: s.Detector, About: aboutDetector(s.Detector), Small: d.small, MaxWidth: max(160, widest*s.Heads),
 		Layers: figure{Class: "layers", Label: "layers", Height: height},
 		Cells: figure{Class: "cells", Height: height, Label: fmt.Sprintf("%s of %d layers by %d heads; the largest value is %s",
 			s.Detector, s.Layers, s.Heads, decimals(d.top, 3))},

@@ -19,6 +19,7 @@ type page struct {
 	Beside     bool // the small maps fit beside the large one
 	KV         int  // query heads to a key/value head, 0 where there is nothing to rule
 	Table      *headTable
+	Detectors  []table
 	Forest     *forest
 	Outcomes   *outcomes
 	Conditions []conditionRow
@@ -45,7 +46,7 @@ type link struct{ ID, Text string }
 
 func newPage(r *harness.Result, o Options) *page {
 	p := &page{
-		Title: o.Title, Facts: facts(r), Summary: newSummary(r), Maps: headMaps(r), Table: newHeadTable(r), Forest: newForest(r),
+		Title: o.Title, Facts: facts(r), Summary: newSummary(r), Maps: headMaps(r), Table: newHeadTable(r), Detectors: detectorTables(r), Forest: newForest(r),
 		Outcomes: newOutcomes(r), Conditions: conditionRows(r), Primary: metricName(r.Plan.Primary.Metric), Grid: newGrid(r), Variants: variantRows(r),
 		Example: newExample(r), Scorers: scorerRows(r), Pools: pools(r), Methods: methods(r), Plan: planFacts(r), Hashes: hashes(r),
 		Machine: environmentFacts(r), Command: command(r), Failures: newFailures(r.Failures), Refused: newFailures(r.Refused),
@@ -102,6 +103,7 @@ func (p *page) links() []link {
 		link link
 	}{
 		{len(p.Maps) > 0 || p.Table != nil, link{"heads", "Heads"}},
+		{len(p.Detectors) > 0, link{"detectors", "Detectors"}},
 		{p.Forest != nil || p.Outcomes != nil, link{"conditions", "Conditions"}},
 		{p.Grid != nil || len(p.Variants) > 0, link{"prompts", "Needle grid"}},
 		{p.Example != nil, link{"example", "One prompt"}},

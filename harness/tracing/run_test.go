@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
 	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
@@ -152,6 +154,7 @@ func TestTrace(t *testing.T) {
 		checkPrompt(t, r, &tasks[i], &whole.Prompts[i], whole.Asked.Heads)
 	}
 	checkMeans(t, whole)
+	valid(t, Schema, whole)
 }
 
 // difference is logit(answer) - logit(the donor's answer) of a whole pass.
@@ -282,5 +285,37 @@ func TestRefusals(t *testing.T) {
 	}
 	if p, err := ParsePath("L0H0->L2H1.k"); err != nil || p != r.Paths[0] || p.String() != "L0H0->L2H1.k" {
 		t.Errorf("got %v, %v", p, err)
+	}
+}
+
+// valid holds a document against its JSON Schema.
+func valid(t *testing.T, schema func() ([]byte, error), document any) {
+	t.Helper()
+	text, err := schema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource("s.json", parsed); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile("s.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Validate(v); err != nil {
+		t.Error(err)
 	}
 }

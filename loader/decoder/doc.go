@@ -32,6 +32,9 @@
 // heads, given outputs, sink and recent keys) are further inputs, and only layers that have such an edit run a program that takes them
 // (variant.go, gaingraph.go, editinputs.go).
 //
+// One sequence in the hand (trace.go) gives arrays; its gradient by every head's output (gradient.go), heads' direct effects on two logits
+// (direct.go) and a head's output along a single path (path.go, donor.go) are programs of their own, made of the block's parts.
+//
 // Reading order: edit.go, gains.go, graph.go, layer.go, block.go, rowblock.go, walk.go, rows.go, run.go, collect.go, decode.go, draft.go.
 //
 // Place in the map: above loader and rope, below heads, patch and harness. Only the yardstick of scripts/bench uses GoMLX's graph

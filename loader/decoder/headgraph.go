@@ -52,3 +52,34 @@ func (c *blockConfig) scoreGraph(x, idx, targets *Node, w finalNodes) []*Node {
 		Reshape(Sub(target, logZ), b, p), arg, Sub(Reshape(best, b, p), second), ReduceMax(Abs(lg), -1),
 	}
 }
+
+// logSoftmax of logits [B, P, vocab], over the last axis.
+func logSoftmax(lg *Node) *Node {
+	centred := Sub(lg, ReduceAndKeep(lg, ReduceMax, -1))
+	return Sub(centred, Log(ReduceAndKeep(Exp(centred), ReduceSum, -1)))
+}
+
+// pick takes the targets' entries [B, P] out of x [B, P, vocab].
+func pick(x, targets *Node) *Node {
+	index := ConvertDType(Iota(x.Graph(), x.Shape().Clone(), 2), dtypes.Int32)
+	isTarget := Equal(index, BroadcastToDims(ExpandAxes(targets, -1), x.Shape().Dimensions...))
+	return ReduceSum(Where(isTarget, x, ZerosLike(x)), -1)
+}
+
+// textGraph returns the targets' log-probabilities [B, P] and those of the whole vocabulary [B, P, vocab].
+func (c *blockConfig) textGraph(x, idx, targets *Node, w finalNodes) []*Node {
+	lp := logSoftmax(c.logitsGraph(x, idx, w))
+	return []*Node{pick(lp, targets), lp}
+}
+
+// divergenceGraph returns the targets' log-probabilities and the divergence of base, log-probabilities [B, P, vocab], from those of x:
+// [B, P] each. Its terms p (ln p - ln q) - p + q are never negative and sum up to the same, as p and q both sum to 1; where d = ln q - ln p is
+// small they are p (d^2/2 + d^3/6 + ...), which the difference itself would lose in float32.
+func (c *blockConfig) divergenceGraph(base, x, idx, targets *Node, w finalNodes) []*Node {
+	lp := logSoftmax(c.logitsGraph(x, idx, w))
+	d, p := Sub(lp, base), Exp(base)
+	series := Mul(Mul(p, Square(d)), AddScalar(Mul(d, AddScalar(Mul(d, AddScalar(MulScalar(d, 1.0/120), 1.0/24)), 1.0/6)), 0.5))
+	direct := Sub(Sub(Exp(lp), p), Mul(p, d))
+	near := LessThan(Abs(d), AddScalar(ZerosLike(d), 0.1))
+	return []*Node{pick(lp, targets), ReduceSum(Where(near, series, direct), -1)}
+}

@@ -44,6 +44,7 @@ func walkPaths(t *testing.T, m *Model, ends bool) func() {
 			if err := m.Ask(context.Background(), p, conds, o, func(int, int, *Reply) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
+			scoreText(t, m, []TextWindow{{p[0].IDs, 50}}, conds[1].Edits)
 		}
 	}
 	n := 0

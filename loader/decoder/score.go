@@ -29,7 +29,7 @@ func (m *Model) scoreRows(x *tensors.Tensor, idx, targets [][]int32) ([][]rowSco
 	for from := 0; from < len(idx[0]); {
 		n := min(len(idx[0])-from, rowBuckets[len(rowBuckets)-1])
 		p := scoreBucket(n)
-		got, err := m.callFinal(prog, x, p, padRows(idx, from, n, p), padRows(targets, from, n, p))
+		got, err := m.callFinal(prog, []*tensors.Tensor{x}, p, padRows(idx, from, n, p), padRows(targets, from, n, p))
 		if err != nil {
 			return nil, err
 		}
@@ -69,14 +69,17 @@ func readScores(got []*tensors.Tensor, out [][]rowScore, n, p int) error {
 	return nil
 }
 
-// callFinal calls a program of the output layer on x [B, T, hidden] with its integer inputs, each [B*p]: row indices, and
-// targets where it takes them.
-func (m *Model) callFinal(prog *graph.Exec, x *tensors.Tensor, p int, inputs ...[]int32) ([]*tensors.Tensor, error) {
+// callFinal calls a program of the output layer on what it starts with, a residual x [B, T, hidden] and all else that is on the device, and
+// its integer inputs, each [B*p]: row indices, and targets where it takes them.
+func (m *Model) callFinal(prog *graph.Exec, start []*tensors.Tensor, p int, inputs ...[]int32) ([]*tensors.Tensor, error) {
 	w, err := m.weights.finalLayer()
 	if err != nil {
 		return nil, err
 	}
-	args := []any{x}
+	var args []any
+	for _, t := range start {
+		args = append(args, t)
+	}
 	for _, in := range inputs {
 		t, err := m.be.ints(in, len(in)/p, p)
 		if err != nil {
@@ -112,7 +115,7 @@ func (m *Model) logitRows(x *tensors.Tensor, idx [][]int32) ([][][]float32, erro
 	for from := 0; from < len(idx[0]); {
 		n := min(len(idx[0])-from, rowBuckets[len(rowBuckets)-1])
 		p := scoreBucket(n)
-		got, err := m.callFinal(prog, x, p, padRows(idx, from, n, p))
+		got, err := m.callFinal(prog, []*tensors.Tensor{x}, p, padRows(idx, from, n, p))
 		if err != nil {
 			return nil, err
 		}
