@@ -60,7 +60,7 @@ func TestBuiltinNeedle(t *testing.T) {
 	if o.DetectPrompts, err = ReadPrompts(OwnDetect); err != nil {
 		t.Fatal(err)
 	}
-	o.Prompts, o.DetectPrompts = o.Prompts.Limit(12), o.DetectPrompts.Limit(8)
+	o.Prompts, o.DetectPrompts = o.Prompts.Limit(6), o.DetectPrompts.Limit(5)
 	s, err := NewStudy(context.Background(), o)
 	if err != nil {
 		t.Fatal(err)
