@@ -302,6 +302,9 @@ func (s *Study) Describe() string {
 		text += fmt.Sprintf("\n  %s: %d conditions", x.stage(), n)
 		if s.Plan.hasHeads(x) {
 			_, k := x.about()
+			if len(k.Pools) == 0 { // it draws its controls itself
+				continue
+			}
 			text += fmt.Sprintf(" (at most; controls from %s:", strings.Join(k.Pools, ", "))
 			for _, scope := range k.Scopes {
 				text += fmt.Sprintf(" %d@%s", k.Controls[scope], scope)

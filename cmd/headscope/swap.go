@@ -145,6 +145,9 @@ func swapVerb() *verb {
 					} else if o.Swap, err = harness.PlanSwaps(&o.Checkpoint.Spec, asked); err != nil {
 						return err
 					}
+					if o.Swap.Tables[0].Edits[0].Scope != decoder.ScopeAll {
+						return nil // texts have no such rows
+					}
 					return t.beside(&e.config, o)
 				})
 			}
