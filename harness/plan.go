@@ -66,6 +66,7 @@ type Plan struct {
 	DetectPrompts *PlanPrompts  `json:"detect_prompts,omitempty"` // absent: the same prompts, an in-sample study
 	Detect        *PlanDetect   `json:"detect,omitempty"`
 	Knockout      *PlanKnockout `json:"knockout,omitempty"`
+	Bands         *PlanBands    `json:"bands,omitempty"`
 	Conditions    []NamedEdits  `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
 	Primary       PlanPrimary   `json:"primary"`
 	MaxNew        int           `json:"max_new"`
@@ -220,8 +221,7 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 			p.Detect.Repeat = &PlanRepeat{repeatSequences, repeatLength, streamRepeat}
 		}
 	}
-	p.addExperiments(o, tests)
-	return p, nil
+	return p, p.addExperiments(o, tests)
 }
 
 // unreachableLayers lists the layers whose window ends before the needle of every prompt. Their heads cannot retrieve, whatever they

@@ -37,7 +37,8 @@ type Result struct {
 	Conditions []ConditionResult `json:"conditions"`
 	Controls   []Controls        `json:"controls,omitempty"` // one a pool
 	Effects    []Effect          `json:"effects,omitempty"`  // against the controls, one a scope and pool
-	Grid       []GridCell        `json:"grid,omitempty"`     // the unmodified model by template and depth
+	Bands      *BandsResult      `json:"bands,omitempty"`
+	Grid       []GridCell        `json:"grid,omitempty"` // the unmodified model by template and depth
 	Templates  []TemplateResult  `json:"templates,omitempty"`
 	Variants   []VariantResult   `json:"variants,omitempty"` // the unmodified model without the needle
 	Refused    []PromptFailure   `json:"refused,omitempty"`  // prompts that could not be made for this tokenizer

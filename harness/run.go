@@ -38,6 +38,8 @@ type Options struct {
 	Pools      []string        // PoolLayer, PoolLayerKV; nil: PoolLayer
 	Scopes     []decoder.Scope // at which the heads are off; none: only Conditions are asked
 	Conditions []NamedEdits    // further conditions of the knockout stage
+	Bands      *BandOptions    // of the bands stage
+	HeadsOf    string          // sha256 of the weights that given heads were found in; "" = not known
 
 	MaxNew      int  // longest greedy answer
 	FullAnswers bool // decode every answer to its end, also where the fed answer already decides it
@@ -104,6 +106,9 @@ func (o *Options) check() error {
 		return err
 	}
 	if err := o.checkShard(); err != nil {
+		return err
+	}
+	if err := o.checkBands(); err != nil {
 		return err
 	}
 	return o.checkNames()

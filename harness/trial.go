@@ -29,6 +29,7 @@ type Trial struct {
 	Attention *TrialAttention `json:"attention,omitempty"`
 	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
 	Example   *Example        `json:"example,omitempty"`
+	Planes    *TrialPlanes    `json:"planes,omitempty"`
 }
 
 // TrialRepeat is what a sequence of random tokens, written twice, showed: mean attention of the second copy's rows, [layers*heads].
@@ -80,6 +81,7 @@ type condition struct {
 type comparison struct {
 	pool   string
 	reason string // why there are fewer controls than asked for, or none
+	of     string // what the controls are other draws of; empty: head-set
 }
 
 func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {
