@@ -32,6 +32,7 @@ type Controls struct {
 // target is the heads that an experiment is about and those that they are compared with.
 type target struct {
 	heads    heads.Set
+	skipped  heads.Set // of the list, but the experiment cannot edit them
 	controls []Controls
 	guessed  bool // heads and controls stand in for what is not known yet
 }
@@ -42,7 +43,8 @@ type controlled struct {
 	*PlanControls
 	shape Shape
 	stats *PlanStats
-	found *Detection // nil where heads were not detected
+	found *Detection              // nil where heads were not detected
+	edits func(decoder.Head) bool // nil = every head
 }
 
 // choose takes the given heads, or those detected, and draws their controls.
@@ -61,6 +63,13 @@ func (k *controlled) choose() (*target, error) {
 		ranking = ranking[:k.Top]
 	}
 	t := &target{heads: ranking.Set()}
+	if k.edits != nil {
+		t.heads = slices.DeleteFunc(t.heads, func(h decoder.Head) bool { return !k.edits(h) })
+		t.skipped = ranking.Set().Minus(t.heads)
+		if len(t.heads) == 0 && len(ranking) > 0 {
+			return nil, usagef("`headscope inspect MODEL` prints which layers rotate", "none of the %d heads is in a layer that rotates", len(ranking))
+		}
+	}
 	if len(t.heads) == 0 || k.most() == 0 {
 		return t, nil
 	}

@@ -121,6 +121,12 @@ func (s *Study) DryRun(ctx context.Context, calibrate bool) (*Estimate, error) {
 		e.Trials += e.Stages[i].Trials
 		e.Work.add(e.Stages[i].Work)
 	}
+	for _, x := range s.Plan.experiments() {
+		if o, ok := x.(observing); ok && o.observes(s.standIn(x)) != "" {
+			e.Trials++
+			e.Notes = append(e.Notes, fmt.Sprintf("before %s, the heads are looked at on the %d detect prompts, a pass or more each: not counted in the work", x.stage(), len(s.detects)))
+		}
+	}
 	e.Memory = s.memory(d)
 	e.Power = s.power(d)
 	if s.Plan.Detect != nil && len(s.Plan.experiments()) > 0 {

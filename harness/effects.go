@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -205,7 +206,7 @@ func effects(p *Plan, conds []condition, results []ConditionResult) []Effect {
 					drops = append(drops, p.drop(&results[j]))
 				}
 			}
-			e := Effect{Condition: c.Name, Pool: with.pool, Metric: p.Primary.Metric, Method: "head-set randomisation on the drop of " + p.Primary.Metric}
+			e := Effect{Condition: c.Name, Pool: with.pool, Metric: p.Primary.Metric, Method: cmp.Or(with.of, "head-set") + " randomisation on the drop of " + p.Primary.Metric}
 			e.Primary = c.Name == p.Primary.condition() && with.pool == p.Primary.Pool
 			e.Drop, e.ControlDrop, e.LargestControl = Number(p.drop(c)), nan, nan
 			if len(drops) == 0 {

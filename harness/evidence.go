@@ -136,6 +136,9 @@ func (e *evidence) experiment(res *Result, x experiment) error {
 	if res.Controls == nil {
 		res.Controls = t.controls
 	}
+	if o, ok := x.(observing); ok {
+		res.take(e.trials[o.observes(t)])
+	}
 	res.take(e.trials[name])
 	sorted := byCondition(e.trials[name], conds)
 	base := e.baseline()

@@ -27,8 +27,11 @@ type experiment interface {
 	fill(e *evidence, t *target, res *Result, trials map[string][]Trial) error
 }
 
+// selective is an experiment that cannot edit every head: the others are left out of the target.
+type selective interface{ edits(decoder.Head) bool }
+
 // testStages are the stages of experiments, in the order of a run.
-var testStages = [...]string{StageKnockout, StageSwap, StageKeep}
+var testStages = [...]string{StageKnockout, StageBands, StageSwap, StageKeep}
 
 // stageOrder lists the stages that can be asked for, in the order of a run.
 func stageOrder() []string { return append([]string{StageDetect}, testStages[:]...) }
@@ -43,6 +46,9 @@ func (p *Plan) experiments() []experiment {
 	var out []experiment
 	if p.Knockout != nil {
 		out = append(out, p.Knockout)
+	}
+	if p.Bands != nil {
+		out = append(out, p.Bands)
 	}
 	if p.Swap != nil {
 		out = append(out, p.Swap)
@@ -62,7 +68,7 @@ func (p *Plan) About() (*PlanTarget, *PlanControls) {
 }
 
 // addExperiments fixes what the options leave open of the experiments. The first one's comparison is the declared one.
-func (p *Plan) addExperiments(o *Options, tests []*Prompt) {
+func (p *Plan) addExperiments(o *Options, tests []*Prompt) error {
 	unreachable := unreachableLayers(o.Model.Spec, tests)
 	if slices.Contains(o.Stages, StageKnockout) {
 		p.addKnockout(o, unreachable)
@@ -76,6 +82,10 @@ func (p *Plan) addExperiments(o *Options, tests []*Prompt) {
 	if o.Texts != nil {
 		p.Texts = o.Texts.plan
 	}
+	if slices.Contains(o.Stages, StageBands) {
+		return p.addBands(o, unreachable, tests)
+	}
+	return nil
 }
 
 // declare makes, of the plan's first experiment, the comparison that can say most the plan's primary one: the first scope with the most control sets, the first pool.
@@ -149,7 +159,11 @@ func (e *evidence) target(x experiment) (*target, error) {
 		return nil, err
 	}
 	about, controls := x.about()
-	t, err := (&controlled{about, controls, e.shape, &e.plan.Statistics, d}).choose()
+	c := &controlled{PlanTarget: about, PlanControls: controls, shape: e.shape, stats: &e.plan.Statistics, found: d}
+	if s, ok := x.(selective); ok {
+		c.edits = s.edits
+	}
+	t, err := c.choose()
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +249,9 @@ func (s *Study) standIn(x experiment) *target {
 	}
 	return t
 }
+
+// observations lists the stages of observing experiments: one unit of one trial each.
+var observations = [...]string{StagePlanes}
 
 // standInConditions is as many conditions as an experiment can have.
 func (s *Study) standInConditions(x experiment) ([]condition, error) {

@@ -19,6 +19,7 @@ type GivenHeads struct {
 	Exclude   heads.Set     // no controls for them: the heads themselves and, from a result, whatever its detectors flag
 	WriteNorm *heads.Scores // of all heads, from a result; nil = not known
 
+	Weights    string       // sha256 of the weights that they were found in, from a result; "" = not known
 	DetectedOn *PlanPrompts // the prompts that they were detected on, from a result; nil = not known
 }
 
@@ -46,6 +47,9 @@ func ReadHeads(list string) (*GivenHeads, error) {
 		Schema    int        `json:"schema"`
 		Detection *Detection `json:"detection"`
 		Plan      *Plan      `json:"plan"`
+		Model     struct {
+			Weights string `json:"weights_sha256"`
+		} `json:"model"`
 	}
 	if err := heads.DecodeJSON(data, &r); err != nil { // published profiles hold bare NaN
 		return nil, &hintError{fmt.Errorf("%s: %w", list, err), headListAdvice}
@@ -53,6 +57,7 @@ func ReadHeads(list string) (*GivenHeads, error) {
 	if r.Schema > schemaVersion {
 		return nil, &hintError{fmt.Errorf("%s: schema %d, want at most %d", list, r.Schema, schemaVersion), "a newer headscope wrote it"}
 	}
+	given.Weights = r.Model.Weights
 	if r.Detection != nil {
 		given.Exclude = given.Exclude.Union(r.Detection.flagged())
 		if s, ok := r.Detection.Score("write_norm"); ok {

@@ -72,6 +72,7 @@ type Plan struct {
 	Detect        *PlanDetect    `json:"detect,omitempty"`
 	Agreement     *PlanAgreement `json:"agreement,omitempty"`
 	Knockout      *PlanKnockout  `json:"knockout,omitempty"`
+	Bands         *PlanBands     `json:"bands,omitempty"`
 	Swap          *PlanSwap      `json:"swap,omitempty"`
 	Keep          *PlanKeep      `json:"keep,omitempty"`
 	Texts         *PlanTexts     `json:"texts,omitempty"`      // scored beside experiments
@@ -233,8 +234,7 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 	if o.AgreementPrompts != nil {
 		p.Agreement = planAgreement(o.AgreementPrompts, Shape{c.Spec.Layers, c.Spec.Heads, c.Spec.KVHeads})
 	}
-	p.addExperiments(o, tests)
-	return p, nil
+	return p, p.addExperiments(o, tests)
 }
 
 // unreachableLayers lists the layers whose window ends before the needle of every prompt. Their heads cannot retrieve, whatever they

@@ -282,6 +282,13 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 		}
 	}
 	for _, x := range e.plan.experiments() {
+		if name, err := e.observes(x); err != nil {
+			return err
+		} else if name != "" {
+			if err := f(plannedUnit{unitID{name, 0}, 1}); err != nil {
+				return err
+			}
+		}
 		conds, err := e.conditions(x)
 		if err != nil {
 			return err

@@ -40,8 +40,9 @@ type Result struct {
 	Modes      []ModeResult      `json:"modes,omitempty"`    // of the knock-out, side by side
 	Means      *MeansInfo        `json:"means,omitempty"`    // what those of mode mean are over
 	Effects    []Effect          `json:"effects,omitempty"`  // against the controls, one a scope and pool
-	Grid       []GridCell        `json:"grid,omitempty"`     // the unmodified model by template and depth
-	Depths     []DepthResult     `json:"depths,omitempty"`   // conditions of the swap stage by depth, the unmodified model first
+	Bands      *BandsResult      `json:"bands,omitempty"`
+	Grid       []GridCell        `json:"grid,omitempty"`   // the unmodified model by template and depth
+	Depths     []DepthResult     `json:"depths,omitempty"` // conditions of the swap stage by depth, the unmodified model first
 	Keep       *KeepResult       `json:"keep,omitempty"`
 	Texts      []TextResult      `json:"texts,omitempty"` // plain texts, the unmodified model first
 	Templates  []TemplateResult  `json:"templates,omitempty"`

@@ -46,6 +46,8 @@ type Options struct {
 	Swap       *PlanSwap       // of the swap stage
 	Keep       *PlanKeep       // of the keep stage
 	Texts      *Texts          // scored beside the swap and keep stages; nil: none
+	Bands      *BandOptions    // of the bands stage
+	HeadsOf    string          // sha256 of the weights that given heads were found in; "" = not known
 
 	MaxNew      int  // longest greedy answer
 	FullAnswers bool // decode every answer to its end, also where the fed answer already decides it
@@ -122,6 +124,9 @@ func (o *Options) check() error {
 		return err
 	}
 	if err := o.checkDetectors(); err != nil {
+		return err
+	}
+	if err := o.checkBands(); err != nil {
 		return err
 	}
 	return o.checkNames()

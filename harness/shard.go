@@ -102,7 +102,7 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 	}
 	run = &ShardRun{Path: s.TrialsPath()}
 	stages := []string{StageRepeat, StageDetect, StageObserve, StageCausal}
-	stages = append(stages, testStages[:]...)
+	stages = append(append(stages, observations[:]...), testStages[:]...)
 	for _, stage := range append(stages, StageTexts, StageVariants) {
 		trials := e.trials[stage]
 		for i := range trials {

@@ -145,6 +145,9 @@ func (s *Study) count() error {
 			conds = append(conds, condition{name: baseline})
 		}
 		c.Asked = append(c.Asked, len(conds))
+		if o, ok := x.(observing); ok && o.observes(s.standIn(x)) != "" {
+			c.Trials++
+		}
 	}
 	if s.Plan.Texts != nil {
 		conds, err := s.textStandIns()
@@ -240,6 +243,9 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 		}
 	}
 	for _, x := range s.Plan.experiments() {
+		if err := s.observe(ctx, r, e, x); err != nil {
+			return err
+		}
 		conds, err := e.conditions(x)
 		if err != nil {
 			return err

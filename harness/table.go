@@ -33,6 +33,7 @@ func (r *Result) Write(w io.Writer, v View) error {
 		out.line("")
 	}
 	r.writeModes(out, v.Markdown)
+	r.writeBands(out, v)
 	r.writeExperiments(out, v)
 	for _, n := range r.notes() {
 		out.line("%s", n)
@@ -103,6 +104,9 @@ func (r *Result) conditionRows() [][]string {
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
 		m := &c.Metrics
+		if c.Stage == StageBands && c.ControlOf != "" {
+			continue // the table of bands has their means
+		}
 		if key := c.ControlOf + " " + c.Pool; c.ControlOf != "" {
 			if more[key] = append(more[key], r.Plan.drop(c)); len(more[key]) > shownControls {
 				if i+1 == len(r.Conditions) || r.Conditions[i+1].ControlOf+" "+r.Conditions[i+1].Pool != key {
@@ -182,6 +186,8 @@ func (r *Result) title(c *ConditionResult) string {
 		scope = " @" + string(c.Scope)
 	}
 	switch {
+	case c.Stage == StageBands:
+		return c.Name
 	case c.ControlOf != "" && c.Stage == StageKeep:
 		name, _, _ := strings.Cut(c.Name, "@")
 		return fmt.Sprintf("  %s: %d heads", name, len(c.Heads))
@@ -238,6 +244,9 @@ func (r *Result) notes() []string {
 		n = append(n, fmt.Sprintf("The best %d heads were asked for: %d of them are below the threshold.", about.Top, about.Top-len(r.Detection.Heads)))
 	}
 	for _, e := range r.Effects {
+		if r.Bands != nil && e.P == nil {
+			continue // the table of bands has the means of a few controls
+		}
 		p := "p " + e.Reason
 		if e.P != nil {
 			p = fmt.Sprintf("p = %.3g", float64(*e.P))
@@ -246,7 +255,7 @@ func (r *Result) notes() []string {
 			n = append(n, fmt.Sprintf("%s %s", e.Condition, e.Reason))
 			continue
 		}
-		n = append(n, fmt.Sprintf("%s against its controls (%s): %d of %d lowered %s as much; head-set randomisation: %s.", e.Condition, e.Pool, e.AtLeast, e.Controls, e.Metric, p))
+		n = append(n, fmt.Sprintf("%s against its controls (%s): %d of %d lowered %s as much; %s randomisation: %s.", e.Condition, e.Pool, e.AtLeast, e.Controls, e.Metric, strings.Split(e.Method, " ")[0], p))
 	}
 	n = append(n, r.controlNotes()...)
 	n = append(n, r.modeNotes()...)

@@ -31,6 +31,7 @@ type Trial struct {
 	Example   *Example        `json:"example,omitempty"`
 	Means     *TrialMeans     `json:"means,omitempty"`
 	Document  *TextTotals     `json:"document,omitempty"` // of stage texts, where Prompt is a document
+	Planes    *TrialPlanes    `json:"planes,omitempty"`
 
 	HeadScores map[string]floats `json:"head_scores,omitempty"` // by detector, [layers*heads]: this prompt's
 	Curves     map[string]floats `json:"curves,omitempty"`      // by ranking: drop of sum_logprob without its best heads, by their number
@@ -87,6 +88,7 @@ type condition struct {
 type comparison struct {
 	pool   string
 	reason string // why there are fewer controls than asked for, or none
+	of     string // what the controls are other draws of; empty: head-set
 }
 
 func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {

@@ -106,6 +106,14 @@ func planFlags(p *harness.Plan) []setting {
 	} else if p.Swap != nil || p.Keep != nil {
 		out = append(out, setting{"text", noTexts})
 	}
+	if b := p.Bands; b != nil {
+		var ks []string
+		for _, k := range b.K {
+			ks = append(ks, strconv.Itoa(k))
+		}
+		out = append(out, setting{"protocol", b.Protocol}, setting{"k", strings.Join(ks, ",")}, setting{"windows", strconv.Itoa(len(b.Windows))},
+			setting{"matched", strconv.FormatBool(b.Planes != nil)})
+	}
 	about, k := p.About()
 	if k == nil || p.Swap != nil || p.Keep != nil {
 		return out
@@ -232,7 +240,7 @@ func (e *experimentFlags) heads(list string, o *harness.Options) error {
 	}
 	given, err := harness.ReadHeads(list)
 	if err == nil {
-		o.Heads, o.Exclude, o.WriteNorm, o.DetectedOn = given.Heads, given.Exclude, given.WriteNorm, given.DetectedOn
+		o.Heads, o.Exclude, o.WriteNorm, o.DetectedOn, o.HeadsOf = given.Heads, given.Exclude, given.WriteNorm, given.DetectedOn, given.Weights
 	}
 	return err
 }

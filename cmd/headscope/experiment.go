@@ -138,7 +138,7 @@ func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkp
 	if e.limit > 0 {
 		asked.N = min(asked.N, e.limit) // the first ones are the same
 	}
-	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, tests, detect && o.DetectPrompts == nil)
+	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, tests, (detect || o.Bands != nil && o.Bands.Matched) && o.DetectPrompts == nil)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -36,6 +37,9 @@ func studyVerb() *verb {
 				}
 				return e.runKnockout(ctx, a, operands[0], &k, func(o *harness.Options) error {
 					o.Verb, o.Stages, o.Conditions, o.Example = "study", *stages, conditions, true
+					if slices.Contains(*stages, harness.StageBands) {
+						o.Bands = &harness.BandOptions{Protocol: harness.ProtocolCorrected, Matched: true}
+					}
 					return nil
 				})
 			}

@@ -9,7 +9,7 @@ import (
 // verbs is the table that the command, its help and its suggestions are made from, in the order in which help lists them.
 func verbs() []*verb {
 	return []*verb{
-		studyVerb(), detectVerb(), knockoutVerb(), swapVerb(), keepVerb(), promptsVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
+		studyVerb(), detectVerb(), knockoutVerb(), bandsVerb(), swapVerb(), keepVerb(), promptsVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
 		dumpVerb(), showVerb(), headVerb(), frequenciesVerb(), ledgerVerb(), traceVerb(), serveVerb(), reportVerb(),
 		perplexityVerb(), normsVerb(), compareVerb(), replicateVerb(), inspectVerb(), verifyVerb(), mergeVerb(), exportVerb(), statsVerb(), schemaVerb(), importVerb(), doctorVerb(), versionVerb(),
 	}

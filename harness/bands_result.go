@@ -1,0 +1,333 @@
+package harness
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/patch"
+)
+
+// BandsResult is what the bands stage says beside its conditions and effects.
+type BandsResult struct {
+	Protocol string        `json:"protocol"`
+	Focus    int           `json:"focus"`    // dimensions of the band that has all controls
+	Siblings heads.Set     `json:"siblings"` // published protocol: query heads outside of the set that see the changed keys
+	Skipped  heads.Set     `json:"skipped"`  // heads of layers without rotation
+	Distance BandDistance  `json:"distance"`
+	Rows     []BandRow     `json:"rows"`
+	Matches  []BandMatch   `json:"matches"`
+	NoPlanes string        `json:"no_planes,omitempty"` // why there are no matched planes
+	Windows  []BandWindows `json:"windows"`             // the frequency signature, by scope
+}
+
+// BandDistance is how far the needle's first token lies before the last row of the tested prompts, in tokens.
+type BandDistance struct {
+	Mean    Number `json:"mean"`
+	Largest int    `json:"largest"`
+}
+
+// BandRow is one band under one operation.
+type BandRow struct {
+	Condition string        `json:"condition"`
+	Band      string        `json:"band"`
+	Op        string        `json:"op"`
+	Scope     decoder.Scope `json:"scope"`
+	Angle     Number        `json:"angle"`      // radians that its fastest plane turns over the largest needle distance
+	MeanAngle Number        `json:"mean_angle"` // over the mean one
+	Rotation  bool          `json:"rotation"`   // the angle reaches 0.1: else nothing about the band is about rotation
+	Recall    Number        `json:"recall"`
+	Drop      Number        `json:"drop"` // of the primary outcome
+	Controls  []BandControl `json:"controls"`
+	NoOp      string        `json:"no_op,omitempty"` // every score is the unmodified model's to the bit, and why where that is known
+}
+
+// BandControl is a row's drop beside those of its controls of one pool.
+type BandControl struct {
+	Pool     string  `json:"pool"`
+	Controls int     `json:"controls"`
+	Drop     Number  `json:"mean_drop"`
+	P        *Number `json:"p"`
+	Reason   string  `json:"reason,omitempty"`
+}
+
+// BandWindows is where in the spectrum windows of planes matter, as published: the mean and the spread of the windows' centres, weighted by
+// their drops; 0 is the slowest plane, 1 the fastest.
+type BandWindows struct {
+	Scope  decoder.Scope `json:"scope"`
+	Of     string        `json:"of"` // recall, as published, or the primary outcome
+	Center Number        `json:"center"`
+	Width  Number        `json:"width"`
+	Reason string        `json:"reason,omitempty"`
+}
+
+func (b *PlanBands) fill(e *evidence, t *target, res *Result, trials map[string][]Trial) error {
+	if len(t.heads) == 0 {
+		return nil
+	}
+	out := &BandsResult{Protocol: b.Protocol, Focus: b.Focus, Siblings: heads.Set{}, Skipped: heads.NewSet(t.skipped...), Rows: []BandRow{}, Matches: []BandMatch{}, NoPlanes: b.NoPlanes, Windows: []BandWindows{}}
+	if b.Protocol == ProtocolPublished {
+		out.Siblings = t.heads.KVSiblings(e.shape.Heads / e.shape.KVHeads).Minus(t.heads)
+	}
+	sum := 0
+	for i := range e.tests {
+		d := len(e.tests[i].IDs) - 1 - e.tests[i].Needle[0]
+		sum, out.Distance.Largest = sum+d, max(out.Distance.Largest, d)
+	}
+	out.Distance.Mean = Number(float64(sum) / float64(max(1, len(e.tests))))
+	matches, err := b.matches(e, t)
+	if err != nil {
+		return err
+	}
+	for _, pool := range matchedPools {
+		if m := matches[pool]; m != nil {
+			out.Matches = append(out.Matches, *m)
+		}
+	}
+	base := e.baseline()
+	for i := range res.Conditions {
+		c := &res.Conditions[i]
+		if c.Stage != StageBands || c.ControlOf != "" || c.Name == baseline {
+			continue
+		}
+		row, err := b.row(e, t, c, out.Distance)
+		if err != nil {
+			return err
+		}
+		row.controls(res.Effects)
+		if sameScores(trials[c.Name], base) {
+			row.NoOp = b.noOp(t, &row)
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	for _, scope := range b.Scopes {
+		out.Windows = append(out.Windows, b.windows(e, res, scope)...)
+	}
+	res.Bands = out
+	return nil
+}
+
+// row is a condition's angles and drop.
+func (b *PlanBands) row(e *evidence, t *target, c *ConditionResult, d BandDistance) (BandRow, error) {
+	name, _, _ := strings.Cut(c.Name, "@")
+	op, band, _ := strings.Cut(name, "/")
+	fastest, err := b.fastest(t, band)
+	r := BandRow{Condition: c.Name, Band: band, Op: op, Scope: c.Scope, Angle: Number(fastest * float64(d.Largest)), MeanAngle: Number(fastest * float64(d.Mean)), Controls: []BandControl{}}
+	r.Rotation = r.Angle >= cannotRotate
+	r.Recall, r.Drop = c.Metrics.Recall.Value, Number(e.plan.drop(c))
+	return r, err
+}
+
+func (r *BandRow) controls(effects []Effect) {
+	for i := range effects {
+		if e := &effects[i]; e.Condition == r.Condition {
+			r.Controls = append(r.Controls, BandControl{e.Pool, e.Controls, e.ControlDrop, e.P, e.Reason})
+		}
+	}
+}
+
+// sameScores tells whether every prompt was scored alike to the last bit.
+func sameScores(a, b []Trial) bool {
+	if len(a) == 0 || len(a) != len(b) {
+		return false
+	}
+	same := func(x, y []Number) bool { return slices.Equal(x, y) }
+	for i := range a {
+		if a[i].Outcome == Failed || b[i].Outcome == Failed || !same(a[i].LogProb, b[i].LogProb) || !same(a[i].Decoy, b[i].Decoy) {
+			return false
+		}
+	}
+	return true
+}
+
+// noOp says why a condition that changed no bit did not.
+func (b *PlanBands) noOp(t *target, r *BandRow) string {
+	if r.Op == string(decoder.OpFreeze) || r.Op == string(opMirror) {
+		if w, err := b.fastest(t, r.Band); err == nil && w == 0 {
+			return "these planes do not turn in this model: their frequency is 0"
+		}
+	}
+	return "no score of any prompt changed, for a reason that is not known"
+}
+
+// windows are the centres of mass of the windows' drops at a scope.
+func (b *PlanBands) windows(e *evidence, res *Result, scope decoder.Scope) []BandWindows {
+	if len(b.Windows) == 0 {
+		return nil
+	}
+	planes := float64(len(b.Tables[0].InvFreq))
+	var out []BandWindows
+	for _, of := range []string{"recall", e.plan.Primary.Metric} {
+		sum, first, second := 0.0, 0.0, 0.0
+		for _, band := range b.Windows {
+			var from, to int
+			fmt.Sscanf(band, "window%d-%d", &from, &to)
+			x := float64(from+to+1) / 2 / planes
+			c := res.condition(bandName(b.op(), band, scope))
+			if c == nil || res.Metrics == nil {
+				continue
+			}
+			drop := e.plan.drop(c)
+			if of == "recall" {
+				drop = float64(res.Metrics.Recall.Value) - float64(c.Metrics.Recall.Value)
+			}
+			drop = max(0, drop)
+			sum, first, second = sum+drop, first+x*drop, second+x*x*drop
+		}
+		w := BandWindows{Scope: scope, Of: of, Center: nan, Width: nan}
+		if sum > 0 {
+			center := first / sum
+			w.Center, w.Width = Number(center), Number(math.Sqrt(max(0, second/sum-center*center)))
+		} else {
+			w.Reason = "no window lowers it"
+		}
+		out = append(out, w)
+	}
+	return out
+}
+
+func (r *Result) condition(name string) *ConditionResult {
+	for i := range r.Conditions {
+		if r.Conditions[i].Name == name {
+			return &r.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// bandPools are the columns of controls, in order.
+var bandPools = []struct{ pool, title string }{
+	{PoolLayer, "other heads"}, {PoolLayerKV, "other KV groups"}, {PoolRandomPlanes, "random planes"}, {PoolVariance, "variance"},
+	{PoolContribution, "contribution"}, {PoolNorm, "norm"}, {PoolTemperature, "temperature"},
+}
+
+// writeBands shows zero beside freeze beside each control's drop.
+func (r *Result) writeBands(out *printer, v View) {
+	b := r.Bands
+	if b == nil {
+		return
+	}
+	out.line("Drop of %s by band of planes (%s): taken away, not turning (freeze), turning the wrong way round (mirror); beside them the mean", r.Plan.Primary.Metric, b.Protocol)
+	out.line("drop of the controls of taking away. rad: the largest angle that the band turns over the needle's distance (%d tokens at most, %.0f on average).", b.Distance.Largest, float64(b.Distance.Mean))
+	head := []string{"band", "rad", "zero", "freeze", "mirror"}
+	pools := slices.Clone(bandPools)
+	pools = slices.DeleteFunc(pools, func(p struct{ pool, title string }) bool {
+		return !slices.ContainsFunc(b.Rows, func(row BandRow) bool { return row.control(p.pool) != nil })
+	})
+	for _, p := range pools {
+		head = append(head, p.title)
+	}
+	rows := [][]string{head}
+	lines := map[string]int{}
+	marked := false
+	for i := range b.Rows {
+		row := &b.Rows[i]
+		key := row.Band + "@" + string(row.Scope)
+		at, ok := lines[key]
+		if !ok {
+			at = len(rows)
+			lines[key] = at
+			cells := make([]string, len(head))
+			for j := range cells {
+				cells[j] = "-"
+			}
+			cells[0], cells[1] = row.Band+" @"+string(row.Scope), fmt.Sprintf("%.3g", float64(row.Angle))
+			if !row.Rotation {
+				cells[1] += " *"
+				marked = true
+			}
+			rows = append(rows, cells)
+		}
+		column := map[string]int{"freeze": 3, "mirror": 4}[row.Op]
+		if column == 0 {
+			column = 2
+			for j, p := range pools {
+				if c := row.control(p.pool); c != nil && c.Controls > 0 {
+					rows[at][5+j] = fixed(float64(c.Drop), 3)
+				}
+			}
+		}
+		rows[at][column] = fixed(float64(row.Drop), 3)
+		if row.NoOp != "" {
+			rows[at][column] = "no-op"
+		}
+	}
+	out.grid(rows, v.Markdown)
+	if marked {
+		out.line("* below %g rad: cannot test rotation. What taking this band away does, it does not do through rotation.", cannotRotate)
+	}
+	r.bandNotes(out)
+	out.line("")
+}
+
+func (r *BandRow) control(pool string) *BandControl {
+	for i := range r.Controls {
+		if r.Controls[i].Pool == pool {
+			return &r.Controls[i]
+		}
+	}
+	return nil
+}
+
+// bandNotes say what a reader of the table has to know.
+func (r *Result) bandNotes(out *printer) {
+	b := r.Bands
+	if len(b.Siblings) > 0 {
+		out.line("Published protocol: %d query heads outside of the set see the changed keys too: %s.", len(b.Siblings), someHeads(b.Siblings))
+	}
+	if len(b.Skipped) > 0 {
+		out.line("Skipped, as their layers do not rotate: %d heads, %s.", len(b.Skipped), someHeads(b.Skipped))
+	}
+	for i := range b.Rows {
+		if row := &b.Rows[i]; row.NoOp != "" {
+			out.line("%s is a no-op: %s.", row.Condition, row.NoOp)
+		}
+	}
+	if b.NoPlanes != "" {
+		out.line("No planes matched on what they do: %s.", b.NoPlanes)
+	}
+	for _, m := range b.Matches {
+		out.line("%s", m.note())
+	}
+	for _, w := range b.Windows {
+		if w.Reason != "" {
+			out.line("Windows @%s by %s: no centre, as %s.", w.Scope, w.Of, w.Reason)
+			continue
+		}
+		out.line("Windows @%s by %s: centre %.2f, width %.2f of the order by speed (0 slowest, 1 fastest).", w.Scope, w.Of, float64(w.Center), float64(w.Width))
+	}
+}
+
+// note is a match in a line.
+func (m *BandMatch) note() string {
+	if m.Reason != "" {
+		return fmt.Sprintf("Planes, %s: none, %s.", m.Pool, m.Reason)
+	}
+	kinds := map[string]int{}
+	low, high := math.Inf(1), math.Inf(-1)
+	worst := []string{}
+	for _, h := range m.Heads {
+		kinds[h.Kind]++
+		low, high = min(low, float64(h.Ratio)), max(high, float64(h.Ratio))
+		if h.Kind == patch.Unmatched && len(worst) < 5 {
+			worst = append(worst, fmt.Sprintf("%s ratio %.2f", h.Head, float64(h.Ratio)))
+		}
+	}
+	if m.Pool == PoolTemperature {
+		return fmt.Sprintf("Planes, temperature: the band away and the rest times sqrt(variance with it / without it), so that scores spread as before: %.2f to %.2f.", 1/high, 1/low)
+	}
+	var parts []string
+	for _, k := range []string{patch.MatchedWhole, patch.MatchedFewer, patch.MatchedPartial, patch.Unmatched} {
+		if kinds[k] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", kinds[k], k))
+		}
+	}
+	text := fmt.Sprintf("Planes, %s: heads %s; the control's size over the band's %.2f to %.2f", m.Pool, strings.Join(parts, ", "), low, high)
+	if len(worst) > 0 {
+		text += "; unmatched: " + strings.Join(worst, ", ")
+	}
+	return text + "."
+}
