@@ -86,6 +86,8 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 	}
 	_, r = runStudy(t, tinyKeep(t, 1))
 	out["keep"] = readFile(t, r.Path)
+	_, r = runStudy(t, bandOptions(t))
+	out["bands"] = readFile(t, r.Path)
 	_, r = runStudy(t, full)
 	out["study"] = readFile(t, r.Path)
 	return out
