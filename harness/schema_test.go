@@ -80,6 +80,8 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 	}
 	_, r := runStudy(t, tinyKeep(t, 1))
 	out["keep"] = readFile(t, r.Path)
+	_, r = runStudy(t, tinySwap(t, 1, "theta100"))
+	out["swap"] = readFile(t, r.Path)
 	_, r = runStudy(t, full)
 	out["study"] = readFile(t, r.Path)
 	return out
