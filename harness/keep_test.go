@@ -15,7 +15,7 @@ import (
 func tinyKeep(t testing.TB, prompts int) Options {
 	t.Helper()
 	o := tinyOptions(t, prompts)
-	o.Verb, o.Stages, o.Top, o.Controls, o.Scopes, o.Texts = "keep", []string{StageKeep}, 0, 0, nil, tinyTexts(t, 1)
+	o.Verb, o.Stages, o.Top, o.Controls, o.Scopes, o.Texts, o.MaxNew = "keep", []string{StageKeep}, 0, 0, nil, tinyTexts(t, 1), 1
 	var err error
 	o.Keep, err = PlanKeeping(&o.Checkpoint.Spec, KeepOptions{
 		Heads: heads.Ranking{{Layer: 1, Index: 1}, {Layer: 0, Index: 2}, {Layer: 1, Index: 7}}, Sizes: []int{2, 3}, Sink: 1, Recent: 3, Controls: 2,
@@ -29,7 +29,7 @@ func tinyKeep(t testing.TB, prompts int) Options {
 // TestKeep: each condition streams all heads but the set; control sets are of its size, those of pool layer with as many in each layer and
 // none of the set; areas and ranks are those of the points.
 func TestKeep(t *testing.T) {
-	_, r := runStudy(t, tinyKeep(t, 2))
+	_, r := runStudy(t, tinyKeep(t, 1))
 	sets := map[string][]string{}
 	for _, c := range r.Conditions {
 		if c.Name == baseline {

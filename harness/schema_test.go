@@ -88,6 +88,8 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 	out["keep"] = readFile(t, r.Path)
 	_, r = runStudy(t, bandOptions(t))
 	out["bands"] = readFile(t, r.Path)
+	_, r = runStudy(t, tinySwap(t, 1, "theta100"))
+	out["swap"] = readFile(t, r.Path)
 	_, r = runStudy(t, full)
 	out["study"] = readFile(t, r.Path)
 	return out

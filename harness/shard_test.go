@@ -45,7 +45,7 @@ func ofOneStage(t *testing.T) map[string]Options {
 	knockout.Exclude = knockout.Heads.Set()
 	detect := tinyOptions(t, 7)
 	detect.Verb, detect.Stages = "detect", []string{StageDetect}
-	return map[string]Options{"knockout": knockout, "detect": detect, "swap": tinySwap(t, 3, "theta100")}
+	return map[string]Options{"knockout": knockout, "detect": detect}
 }
 
 func runParts(t *testing.T, o Options, of int) []string {

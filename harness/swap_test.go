@@ -35,19 +35,23 @@ func tinySwap(t testing.TB, prompts int, tables ...string) Options {
 	if o.Swap, err = PlanSwaps(&o.Checkpoint.Spec, SwapOptions{Tables: tables, Scope: decoder.ScopeAll}); err != nil {
 		t.Fatal(err)
 	}
-	o.Texts = tinyTexts(t, 1)
+	o.Texts, o.MaxNew = tinyTexts(t, 1), 1
 	return o
 }
 
 // TestSwap: conditions are what the model says with the other table in the heads asked for; the own table is called a no-op and changes
 // nothing; groups by depth and differences are those of the trials.
 func TestSwap(t *testing.T) {
-	o := tinySwap(t, 7, "own", "nope", "thetatimes2")
+	o := tinySwap(t, 5, "own", "nope")
 	o.Texts = tinyTexts(t, 2)
 	s, r := runStudy(t, o)
 	_, m := tinyModel(t)
+	twice, err := PlanSwaps(&o.Checkpoint.Spec, SwapOptions{Tables: []string{"thetatimes2"}, Scope: decoder.ScopeAll})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, want := range []TableChange{{Planes: 0}, {Planes: 8}, {Planes: 7}} {
-		got := o.Swap.Tables[i]
+		got := append(slices.Clone(o.Swap.Tables), twice.Tables...)[i]
 		if len(got.Changes) != 1 || got.Changes[0].Planes != want.Planes || len(got.Changes[0].Layers) != 3 || got.NoOp != (i == 0) || got.Heads != 36 {
 			t.Errorf("table %d: %+v", i, got)
 		}
@@ -55,7 +59,7 @@ func TestSwap(t *testing.T) {
 	if x := o.Swap.Tables[1].Changes[0].Largest; x == nil || *x != 1 {
 		t.Errorf("without rotation frequencies change by %v, want 1", x)
 	}
-	if x, want := *o.Swap.Tables[2].Changes[0].Largest, 1-math.Pow(2, -14./16); math.Abs(x-want) > 1e-12 {
+	if x, want := *twice.Tables[0].Changes[0].Largest, 1-math.Pow(2, -14./16); math.Abs(x-want) > 1e-12 {
 		t.Errorf("twice the base: frequencies change by %v, want %v", x, want)
 	}
 	trials := stageTrials(t, s.TrialsPath(), StageSwap)
@@ -68,7 +72,7 @@ func TestSwap(t *testing.T) {
 			}
 			l := tr.Logits[0]
 			want := float64(l[p.Answer[0]]) - logSumExp(l, float64(slices.Max(l)))
-			if got := float64(trials[i*4+k].LogProb[0]); math.Abs(got-want) > 1e-4 {
+			if got := float64(trials[i*3+k].LogProb[0]); math.Abs(got-want) > 1e-4 {
 				t.Errorf("prompt %d, condition %d: %g, want %g", i, k, got, want)
 			}
 		}
@@ -77,7 +81,7 @@ func TestSwap(t *testing.T) {
 		t.Errorf("the own table changes the margin by %g", own.Value)
 	}
 	checkDepths(t, r, trials)
-	if len(r.Texts) != 4 || r.Texts[1].Largest > unmoved || float64(r.Texts[2].KL.Value) < 1e-5 || r.Texts[0].NLL.Of != 2 {
+	if len(r.Texts) != 3 || r.Texts[1].Largest > unmoved || float64(r.Texts[2].KL.Value) < 1e-5 || r.Texts[0].NLL.Of != 2 {
 		t.Errorf("texts %+v", r.Texts)
 	}
 	var table strings.Builder
@@ -96,17 +100,17 @@ func TestSwap(t *testing.T) {
 
 func checkDepths(t *testing.T, r *Result, trials []Trial) {
 	t.Helper()
-	if len(r.Depths) != 4 || len(r.Depths[0].Depths) != 5 || r.Depths[0].Change != nil {
+	if len(r.Depths) != 3 || len(r.Depths[0].Depths) != 5 || r.Depths[0].Change != nil {
 		t.Fatalf("depths %+v", r.Depths)
 	}
 	for k, d := range r.Depths {
 		far, near, change := 0.0, 0.0, 0.0
-		for i := range 7 {
-			trial, base := trials[i*4+k], trials[i*4]
-			switch i % 5 {
-			case 0, 1: // prompts 0, 1, 5, 6
-				far += float64(trial.Margin) / 4
-				change += float64(trial.Margin-base.Margin) / 4
+		for i := range 5 {
+			trial, base := trials[i*3+k], trials[i*3]
+			switch i {
+			case 0, 1:
+				far += float64(trial.Margin) / 2
+				change += float64(trial.Margin-base.Margin) / 2
 			case 3, 4:
 				near += float64(trial.Margin) / 2
 				change -= float64(trial.Margin-base.Margin) / 2
@@ -115,7 +119,7 @@ func checkDepths(t *testing.T, r *Result, trials []Trial) {
 		if math.Abs(float64(d.Far.Margin.Value)-far) > 1e-9 || math.Abs(float64(d.Near.Margin.Value)-near) > 1e-9 || math.Abs(float64(d.Margin.Value)-(far-near)) > 1e-9 {
 			t.Errorf("condition %d: far %v, near %v, difference %v; want %g and %g", k, d.Far.Margin.Value, d.Near.Margin.Value, d.Margin.Value, far, near)
 		}
-		if d.Far.N != 4 || d.Near.N != 2 || d.Depths[2].N != 1 || !(d.Margin.Low <= d.Margin.Value && d.Margin.Value <= d.Margin.High) {
+		if d.Far.N != 2 || d.Near.N != 2 || d.Depths[2].N != 1 || !(d.Margin.Low <= d.Margin.Value && d.Margin.Value <= d.Margin.High) {
 			t.Errorf("condition %d: %+v", k, d)
 		}
 		if k > 0 && math.Abs(float64(d.Change.Value)-change) > 1e-9 {
@@ -124,7 +128,7 @@ func checkDepths(t *testing.T, r *Result, trials []Trial) {
 	}
 }
 
-// TestSwapResumes: a run that stops among the texts goes on there, and comes to the same bytes.
+// TestSwapResumes: a run that stops among the texts goes on there, and comes to the same bytes; so do two parts of it.
 func TestSwapResumes(t *testing.T) {
 	o := tinySwap(t, 1, "nope")
 	o.Texts = tinyTexts(t, 2)
@@ -149,6 +153,17 @@ func TestSwapResumes(t *testing.T) {
 	s, _ = runStudy(t, o)
 	if string(readFile(t, s.TrialsPath())) != string(want) {
 		t.Error("other trials after a stop")
+	}
+	o.Out = t.TempDir()
+	r, err := Merge(runParts(t, o, 2), MergeOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(readFile(t, TrialsOf(r.Path))) != string(want) {
+		t.Error("other trials from two parts")
+	}
+	if c, err := Recheck(r.Path); err != nil || !c.OK {
+		t.Errorf("verify: %+v, %v", c, err)
 	}
 }
 
