@@ -39,6 +39,7 @@ type HeadCard struct {
 	Causal *CardScore  `json:"causal_map,omitempty"`
 	Proven bool        `json:"causal_significant"` // its drop on the causal map's prompts is significantly above 0
 
+	Planes   []CardPlane  `json:"planes"` // largest share first, a few of them; none where the layer does not rotate
 	Distance CardDistance `json:"distance"`
 	Looks    []CardLook   `json:"looks"`
 }
@@ -122,7 +123,8 @@ func cardOf(r *CardRequest, res *Result) (*HeadCard, error) {
 		return nil, &hintError{fmt.Errorf("%s: of another model: %s", res.Path, res.Model.Ref), "give a result of this model"}
 	}
 	group := s.Heads / s.KVHeads
-	c := &HeadCard{Schema: schemaVersion, Model: r.Checkpoint.Ref, Head: r.Head, KVHead: r.Head.Index / group, Siblings: heads.Set{}, Key: res.Key, Path: res.Path, Scores: []CardScore{}, Looks: []CardLook{}}
+	c := &HeadCard{Schema: schemaVersion, Model: r.Checkpoint.Ref, Head: r.Head, KVHead: r.Head.Index / group, Siblings: heads.Set{}, Key: res.Key, Path: res.Path,
+		Scores: []CardScore{}, Planes: []CardPlane{}, Looks: []CardLook{}}
 	for i := c.KVHead * group; i < (c.KVHead+1)*group; i++ {
 		if i != r.Head.Index {
 			c.Siblings = append(c.Siblings, decoder.Head{Layer: r.Head.Layer, Index: i})
@@ -169,12 +171,16 @@ func (c *HeadCard) score(s *heads.Scores) CardScore {
 // look shows what the head attends to in the prompts.
 func (c *HeadCard) look(ctx context.Context, r *CardRequest, f *PromptFile) error {
 	var d distances
+	planes := planeUse{head: c.Head, kv: c.KVHead}
 	for i := range f.Specs {
 		if f.Specs[i].Variant != "" {
 			continue
 		}
 		p, err := promptPassageOf(r.Checkpoint, f, &f.Specs[i], false)
 		if err != nil {
+			return err
+		}
+		if err := planes.add(ctx, r.Model, p); err != nil {
 			return err
 		}
 		var rows []int
@@ -193,7 +199,9 @@ func (c *HeadCard) look(ctx context.Context, r *CardRequest, f *PromptFile) erro
 		c.Looks = append(c.Looks, CardLook{f.Specs[i].ID, p.T(), last.Keys, last.Mass, last.Top})
 	}
 	c.Distance = d.card()
-	return nil
+	var err error
+	c.Planes, err = planes.card(r.Model.Spec)
+	return err
 }
 
 // distances gathers weights by distance.
@@ -279,6 +287,8 @@ func (c *HeadCard) Write(w io.Writer) error {
 	if c.Causal != nil {
 		out.line("its drop on the causal map's prompts is %s above 0 after Benjamini-Hochberg over all heads", map[bool]string{true: "significantly", false: "not significantly"}[c.Proven])
 	}
+	out.line("")
+	out.line("%s", c.planesLine())
 	d := c.Distance
 	out.line("")
 	out.line("attention of the last rows (%d): first token %s, own token %s; without the first token half of the weight lies within %s tokens, mean distance %s, %s beyond a quarter of the way back",

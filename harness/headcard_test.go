@@ -63,6 +63,36 @@ func TestHeadCard(t *testing.T) {
 	if math.Abs(mean-s.At(h)) > 1e-6 {
 		t.Errorf("weight on the needle %g, mass_last %g", mean, s.At(h))
 	}
+	// The planes are those of the dumped queries and keys.
+	q, k, rows := make([]float64, 16), make([]float64, 16), 0
+	for i := range 2 {
+		p := mustTokenize(t, Options{Checkpoint: c, Prompts: tinyPrompts(t, 3)})[i]
+		tr, err := m.Trace(context.Background(), &decoder.Prompt{IDs: p.IDs}, nil, decoder.TraceOptions{Hidden: -1, QK: []int{1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		qk, d := tr.QK[1], c.Spec.HeadDim
+		q, k = q[:d/2], k[:d/2]
+		for r := range tr.T {
+			for j := range d / 2 {
+				at, kt := (r*12+6)*d+j, (1*tr.T+r)*d+j
+				q[j] += math.Hypot(float64(qk.QPre[at]), float64(qk.QPre[at+d/2]))
+				k[j] += math.Hypot(float64(qk.KPre[kt]), float64(qk.KPre[kt+d/2]))
+			}
+		}
+		rows += tr.T
+	}
+	best, sum := 0, 0.0
+	for j := range q {
+		sum += q[j] * k[j]
+		if q[j]*k[j] > q[best]*k[best] {
+			best = j
+		}
+	}
+	if p := card.Planes[0]; len(card.Planes) != 4 || p.Plane != best || math.Abs(float64(p.Share)-q[best]*k[best]/sum) > 1e-5 ||
+		math.Abs(float64(p.Wavelength)-2*math.Pi*math.Pow(10000, float64(2*best)/float64(c.Spec.HeadDim))) > 1e-3*float64(p.Wavelength) {
+		t.Errorf("planes %+v, want first %d with %g of %d rows", card.Planes, best, q[best]*k[best]/sum, rows)
+	}
 	var text bytes.Buffer
 	if err := card.Write(&text); err != nil || !strings.Contains(text.String(), "L1H6 of ") {
 		t.Errorf("%v\n%s", err, text.String())
