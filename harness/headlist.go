@@ -47,9 +47,6 @@ func ReadHeads(list string) (*GivenHeads, error) {
 		Schema    int        `json:"schema"`
 		Detection *Detection `json:"detection"`
 		Plan      *Plan      `json:"plan"`
-		Model     struct {
-			Weights string `json:"weights_sha256"`
-		} `json:"model"`
 	}
 	if err := heads.DecodeJSON(data, &r); err != nil { // published profiles hold bare NaN
 		return nil, &hintError{fmt.Errorf("%s: %w", list, err), headListAdvice}
@@ -57,7 +54,9 @@ func ReadHeads(list string) (*GivenHeads, error) {
 	if r.Schema > schemaVersion {
 		return nil, &hintError{fmt.Errorf("%s: schema %d, want at most %d", list, r.Schema, schemaVersion), "a newer headscope wrote it"}
 	}
-	given.Weights = r.Model.Weights
+	if r.Plan != nil {
+		given.Weights = r.Plan.Model.WeightsSHA256
+	}
 	if r.Detection != nil {
 		given.Exclude = given.Exclude.Union(r.Detection.flagged())
 		if s, ok := r.Detection.Score("write_norm"); ok {
