@@ -31,6 +31,9 @@ func asked(r *harness.Result) []string {
 		knocks = knocks || primaryChange(r, &r.Conditions[i]) != nil
 	}
 	switch {
+	case r.Bands != nil && r.Plan.Knockout == nil:
+		out = append(out, fmt.Sprintf("Does %s need, in %s, the content of bands of rotary planes, or their rotation; and does taking a band away cost the answer more than "+
+			"taking it from other heads, or taking other planes?", name, count(len(r.Heads), "head")))
 	case r.Detection != nil && r.Plan.Knockout != nil:
 		out = append(out, fmt.Sprintf("Which heads of %s look, at the moment of answering, at a code that stands far back in the text; and does switching them off cost "+
 			"the answer more than switching off other heads of the same layers?", name))
@@ -45,7 +48,9 @@ func asked(r *harness.Result) []string {
 	}
 	if m := r.Plan.Primary.Metric; knocks && m != "" {
 		text := fmt.Sprintf("What decides, declared beforehand, is the %s (in nats)", metricName(m))
-		if s := scopeName(r.Plan.Primary.Scope); s != "" {
+		if c := r.Plan.Primary.Condition; c != "" {
+			text += ", under " + c
+		} else if s := scopeName(r.Plan.Primary.Scope); s != "" {
 			text += ", with the heads off " + s
 		}
 		if r.Plan.Primary.Pool != "" {
@@ -223,18 +228,27 @@ func controlSentence(e *harness.Effect) string {
 	if !finite(e.Drop, e.ControlDrop, e.LargestControl) {
 		return where + "nothing can be compared: it " + orUnknown(e.Reason) + "."
 	}
-	text := where + fmt.Sprintf("switching the heads off costs %s nats; switching off as many other heads costs %s on average and %s at most over %s; %s.",
-		number(float64(e.Drop), 2, "").Text, number(float64(e.ControlDrop), 2, "").Text,
+	this, others, evidence := "switching the heads off", "switching off as many other heads", "these heads matter more than matched ones"
+	if !strings.HasPrefix(e.Condition, "without@") {
+		this, others, evidence = "the condition", "its controls", "it matters more than its controls"
+		if e.Controls == 1 {
+			others = "its control"
+		}
+	}
+	do := map[bool]string{true: " do"}[strings.HasPrefix(evidence, "these heads")]
+	cost := map[bool]string{true: "cost", false: "costs"}[others == "its controls"]
+	text := where + fmt.Sprintf("%s costs %s nats; %s %s %s on average and %s at most over %s; %s.", this,
+		number(float64(e.Drop), 2, "").Text, others, cost, number(float64(e.ControlDrop), 2, "").Text,
 		number(float64(e.LargestControl), 2, "").Text, count(e.Controls, "control set"), asMuch(e.AtLeast, e.Controls))
 	switch {
 	case e.P == nil:
 		text += " There is no p: it " + orUnknown(e.Reason) + "."
 	case float64(*e.P) <= 0.05 && float64(e.Drop) > 0:
-		text += fmt.Sprintf(" p = %s: evidence that these heads matter more than matched ones do.", probability(float64(*e.P)))
+		text += fmt.Sprintf(" p = %s: evidence that %s.", probability(float64(*e.P)), evidence+do)
 	case float64(e.Drop) <= 0:
 		text += fmt.Sprintf(" p = %s, and there is no drop to explain.", probability(float64(*e.P)))
 	default:
-		text += fmt.Sprintf(" p = %s: by this test it is not shown that these heads matter more than matched ones.", probability(float64(*e.P)))
+		text += fmt.Sprintf(" p = %s: by this test it is not shown that %s.", probability(float64(*e.P)), evidence)
 	}
 	return text
 }
