@@ -64,7 +64,7 @@ func TestSmolLM2Bands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		const n = 5
+		const n = 2
 		s, err := NewStudy(context.Background(), Options{
 			Verb: "bands", Stages: []string{StageBands}, Checkpoint: c, Model: m, Prompts: prompts.Limit(n), Heads: heads.Ranking(tc.heads), Exclude: tc.heads,
 			Scopes: []decoder.Scope{decoder.ScopeAll}, Bands: &BandOptions{Protocol: tc.protocol, K: tc.k}, MaxNew: 16, FullAnswers: true, Batch: 1, Out: t.TempDir(),
