@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/headscope/headscope/heads"
-	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 )
 
@@ -21,23 +19,7 @@ func TestSmolLM2Bands(t *testing.T) {
 	if os.Getenv("HEADSCOPE_SLOW") != "1" {
 		t.Skip("SKIPPED: HEADSCOPE_SLOW=1 runs it")
 	}
-	if _, err := os.Stat(filepath.Join(smolDir(), "model.safetensors")); err != nil {
-		t.Skipf("SKIPPED: no SmolLM2 (%v): run make model, or set HEADSCOPE_SMOLLM2 to its folder", err)
-	}
-	be, err := decoder.OpenBackend(decoder.BackendOptions{Device: "cpu"})
-	if err != nil {
-		t.Skipf("SKIPPED on cpu: %v", err)
-	}
-	c, err := loader.Open(smolDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	m, err := decoder.New(be, c, decoder.Options{DType: "float32"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	c, m := openSmolLM2(t)
 	var ref goldenReference
 	if err := json.Unmarshal(readFile(t, "verify/testdata/smollm2/reference.json"), &ref); err != nil {
 		t.Fatal(err)

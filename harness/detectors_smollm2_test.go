@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"math"
 	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 )
 
@@ -17,23 +15,7 @@ func TestSmolLM2Wu(t *testing.T) {
 	if os.Getenv("HEADSCOPE_SLOW") != "1" {
 		t.Skip("SKIPPED: slow; HEADSCOPE_SLOW=1 runs it")
 	}
-	if _, err := os.Stat(filepath.Join(smolDir(), "model.safetensors")); err != nil {
-		t.Skipf("SKIPPED: no SmolLM2 (%v): run make model, or set HEADSCOPE_SMOLLM2 to its folder", err)
-	}
-	be, err := decoder.OpenBackend(decoder.BackendOptions{Device: "cpu"})
-	if err != nil {
-		t.Skipf("SKIPPED: %v", err)
-	}
-	c, err := loader.Open(smolDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	m, err := decoder.New(be, c, decoder.Options{DType: "float32"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	c, m := openSmolLM2(t)
 	var ref struct {
 		Detectors struct {
 			Step [][]float64 `json:"wu_step"`

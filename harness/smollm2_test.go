@@ -6,12 +6,10 @@ import (
 	"encoding/json"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/headscope/headscope/heads"
-	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/patch"
 )
@@ -54,30 +52,7 @@ type goldenKnockout struct {
 // the outcome of each prompt, log-probabilities within 1e-3, greedy ids save near-ties. 2 prompts with verified answers, or 20 with whole ones under
 // HEADSCOPE_SLOW=1.
 func TestSmolLM2Study(t *testing.T) {
-	if testing.Short() {
-		t.Skip("SKIPPED: -short")
-	}
-	if _, err := os.Stat(filepath.Join(smolDir(), "model.safetensors")); err != nil {
-		t.Skipf("SKIPPED: no SmolLM2 (%v): run make model, or set HEADSCOPE_SMOLLM2 to its folder", err)
-	}
-	device := os.Getenv("HEADSCOPE_DEVICE")
-	if device == "" {
-		device = "cpu"
-	}
-	be, err := decoder.OpenBackend(decoder.BackendOptions{Device: device})
-	if err != nil {
-		t.Skipf("SKIPPED on %s: %v", device, err)
-	}
-	c, err := loader.Open(smolDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	m, err := decoder.New(be, c, decoder.Options{DType: "float32"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer m.Close()
+	c, m := openSmolLM2(t)
 	var ref goldenReference
 	if err := json.Unmarshal(readFile(t, "verify/testdata/smollm2/reference.json"), &ref); err != nil {
 		t.Fatal(err)
@@ -131,7 +106,7 @@ func TestSmolLM2Study(t *testing.T) {
 			t.Errorf("%s: mean log-probability %g, want %g", r.Name, got, w.Sum)
 		}
 	}
-	t.Logf("%d prompts, %d conditions on %s", n, len(res.Conditions), be.About)
+	t.Logf("%d prompts, %d conditions on %s", n, len(res.Conditions), m.Backend().About)
 }
 
 // checkDetection compares the arg max of every head and prompt, save the reference's close calls.
