@@ -156,6 +156,9 @@ func TestPerplexity(t *testing.T) {
 	if float64(same.KL.Value) > 1e-8 || float64(same.Largest) > unmoved {
 		t.Errorf("the model's own table has KL %g and moves a token by %g", same.KL.Value, same.Largest)
 	}
+	if same.NoOp == "" || off.NoOp != "" || r.Conditions[0].NoOp != "" {
+		t.Errorf("no-ops: own %q, off %q, unmodified %q", same.NoOp, off.NoOp, r.Conditions[0].NoOp)
+	}
 	if !(off.NLL.Low <= off.NLL.Value && off.NLL.Value <= off.NLL.High) || off.NLL.Of != 2 {
 		t.Errorf("nll %+v", off.NLL)
 	}
@@ -187,7 +190,7 @@ func checkStoredPerplexity(t *testing.T, o PerplexityOptions, r *Perplexity) {
 	st := PlanStats{Seed: back.Run.Seed, Bootstrap: back.Run.Stream, Resamples: back.Run.Resamples, Level: back.Run.Level}
 	base := back.Conditions[0].Documents
 	for k, c := range back.Conditions[1:] {
-		again := st.textResult(c.Name, c.Edits, c.Documents, base)
+		again := st.textResult(NamedEdits{c.Name, c.Edits}, back.Run.DType, c.Documents, base)
 		if *again.Tax != *back.Conditions[k+1].Tax || again.NLL != c.NLL || *again.KL != *c.KL {
 			t.Errorf("%s: other numbers from the stored ones: %+v, %+v", c.Name, again, c)
 		}
@@ -196,7 +199,7 @@ func checkStoredPerplexity(t *testing.T, o PerplexityOptions, r *Perplexity) {
 	if err := r.Write(&table, View{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 documents of two", "own: no token's log-probability moved", "bootstrap over documents"} {
+	for _, want := range []string{"2 documents of two", "own is a no-op: no log-probability changed by a bit", "bootstrap over documents"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
 		}
@@ -254,15 +257,15 @@ func TestPerplexityErrors(t *testing.T) {
 func TestPerTokenInterval(t *testing.T) {
 	s := &PlanStats{Seed: 1, Bootstrap: streamBootstrap, Resamples: 2000, Level: level}
 	totals := []TextTotals{{Tokens: 10, NLL: 20}, {Tokens: 90, NLL: 90}}
-	r := s.textResult("x", nil, totals, nil)
+	r := s.textResult(NamedEdits{Name: "x"}, "float32", totals, nil)
 	if float64(r.NLL.Value) != 1.1 || math.Abs(float64(r.Perplexity.Value)-math.Exp(1.1)) > 1e-12 || float64(r.NLL.Low) != 1 || float64(r.NLL.High) != 2 {
 		t.Errorf("got %+v, %+v", r.NLL, r.Perplexity)
 	}
-	one := s.textResult("x", nil, totals[:1], totals[:1])
+	one := s.textResult(NamedEdits{Name: "x"}, "float32", totals[:1], totals[:1])
 	if one.NLL.Reason == "" || one.NLL.Low == one.NLL.Low || float64(one.Tax.Value) != 0 {
 		t.Errorf("one document: %+v, %+v", one.NLL, one.Tax)
 	}
-	broken := s.textResult("x", nil, []TextTotals{{Tokens: 1, NLL: nan, Largest: nan}, totals[1]}, totals)
+	broken := s.textResult(NamedEdits{Name: "x"}, "float32", []TextTotals{{Tokens: 1, NLL: nan, Largest: nan}, totals[1]}, totals)
 	if broken.Tax.Reason == "" || broken.Largest == broken.Largest {
 		t.Errorf("not a number: %+v", broken)
 	}

@@ -85,14 +85,15 @@ type TextResult struct {
 	Tax        *Metric        `json:"tax,omitempty"` // 100 (perplexity / the unmodified model's - 1), per cent
 	KL         *Metric        `json:"kl,omitempty"`  // of the unmodified model's next-token distribution from this one, nats, mean over rows
 	Largest    Number         `json:"largest_change"`
+	NoOp       string         `json:"no_op,omitempty"` // why it counts as having done nothing: see noOp
 	Documents  []TextTotals   `json:"documents"`
 }
 
 const documentBootstrap = "bootstrap over documents, 10000, percentile 0.95"
 
 // textResult computes a condition's numbers; base is the unmodified model on the same documents, nil for itself.
-func (s *PlanStats) textResult(name string, edits []decoder.Edit, totals, base []TextTotals) TextResult {
-	r := TextResult{Name: name, Edits: edits, Documents: totals}
+func (s *PlanStats) textResult(c NamedEdits, dtype string, totals, base []TextTotals) TextResult {
+	r := TextResult{Name: c.Name, Edits: c.Edits, Documents: totals}
 	if r.Edits == nil {
 		r.Edits = []decoder.Edit{}
 	}
@@ -117,6 +118,7 @@ func (s *PlanStats) textResult(name string, edits []decoder.Edit, totals, base [
 	tax.Method += ", paired"
 	divergence := s.perToken(totals, kl, identity)
 	r.Tax, r.KL = &tax, &divergence
+	r.NoOp = r.noOp(dtype)
 	return r
 }
 

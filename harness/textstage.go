@@ -126,7 +126,7 @@ func (e *evidence) fillTexts(res *Result) error {
 		if k == 0 {
 			plain = nil
 		}
-		res.Texts = append(res.Texts, e.plan.Statistics.textResult(c.name, c.edits, totals, plain))
+		res.Texts = append(res.Texts, e.plan.Statistics.textResult(NamedEdits{c.name, c.edits}, e.plan.Run.DType, totals, plain))
 	}
 	return nil
 }
