@@ -32,7 +32,7 @@ func (k *PlanKnockout) about() (*PlanTarget, *PlanControls) { return &k.PlanTarg
 
 func (k *PlanKnockout) fill(e *evidence, _ *target, res *Result, trials map[string][]Trial) error {
 	if t := e.trials[StageMeans]; len(t) > 0 {
-		res.Means = t[0].Means.info()
+		res.Means = meansInfo(t, len(e.detects))
 	}
 	k.modes(e.plan, res, trials)
 	return nil

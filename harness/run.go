@@ -202,7 +202,7 @@ type runner struct {
 type askFunc func(context.Context, []*decoder.Prompt, []decoder.Condition, decoder.AskOptions, decoder.Emit) error
 
 // meansFunc is decoder.Model.HeadMeans.
-type meansFunc func(context.Context, []*decoder.Prompt, []decoder.Head) (*decoder.Means, error)
+type meansFunc func(context.Context, []*decoder.Prompt, []decoder.Head, [][]int) ([]*decoder.Means, error)
 
 // traceFunc is decoder.Model.Trace.
 type traceFunc func(context.Context, *decoder.Prompt, []decoder.Edit, decoder.TraceOptions) (*decoder.Trace, error)

@@ -41,7 +41,7 @@ func TestVariantScopeLaw(t *testing.T) {
 		}
 		conds = append(conds, // one layer with all of them, and two tables in one head's group
 			Condition{Edits: edits(t, "freeze:L1H2:slow4@question", "swap=theta500:L1H3@question", "legacy:L1H0:fast4@question",
-				"patch:L1H1@question", "streaming=1+9:L1H0@question", "scale=0.5:L1H1@question")},)
+				"patch:L1H1@question", "streaming=1+9:L1H0@question", "scale=0.5:L1H1@question")})
 		if slow() || be.Kind == KindGo {
 			conds = append(conds, Condition{Edits: edits(t, "zero_planes:L1H2,L2H0:slow4@question", "keep_spread:L1H2,L2H0@question")})
 		}
