@@ -148,17 +148,7 @@ func MeasurePerplexity(ctx context.Context, o PerplexityOptions) (*Perplexity, e
 	for _, c := range o.Conditions {
 		edits = append(edits, decoder.Canonical(c.Edits))
 	}
-	totals := make([][]TextTotals, 1+len(edits)) // by condition and document
-	ev := Event{Stage: "texts", Total: len(docs) * len(totals)}
-	err = scoreTexts(ctx, o.Model, docs, edits, func(_ int, t []TextTotals) error {
-		for k := range t {
-			totals[k] = append(totals[k], t[k])
-		}
-		if ev.Done += len(t); o.Events != nil {
-			o.Events(ev)
-		}
-		return nil
-	})
+	totals, err := o.score(ctx, r, docs, edits)
 	if err != nil {
 		return nil, err
 	}

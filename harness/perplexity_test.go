@@ -1,11 +1,14 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +89,7 @@ func TestReadTexts(t *testing.T) {
 	for want, sources := range map[string][]string{
 		"unknown set":           {"builtin:verse"},
 		"no such file":          {"nowhere.txt"},
+		"leaves texts out":      {whole, NoTexts},
 		"is there twice":        {whole, whole},
 		"not UTF-8":             {writeText(t, "latin1.txt", "\xff\xfe")},
 		"is empty":              {writeText(t, "empty.txt", " \n")},
@@ -214,6 +218,65 @@ func checkStoredPerplexity(t *testing.T, o PerplexityOptions, r *Perplexity) {
 	}
 }
 
+// TestPerplexityResume: a measurement that is stopped keeps the windows that were done, and goes on to the bytes of an unbroken one; while one
+// process writes, another is refused.
+func TestPerplexityResume(t *testing.T) {
+	c, m := tinyModel(t)
+	texts := &TextSet{Source: "two", SHA256: "0", Documents: []Document{{"a", strings.Repeat("The sea is far. The code is old. ", 5)}, {"b", "What is the code?"}}}
+	off := []decoder.Edit{{Op: decoder.OpZero, Heads: []decoder.Head{{Layer: 1, Index: 2}}, Scope: decoder.ScopeAll}}
+	o := PerplexityOptions{Checkpoint: c, Model: m, Texts: texts, Windows: Windows{24, 8}, Conditions: []NamedEdits{{"off", off}}, Out: t.TempDir()}
+	want, err := MeasurePerplexity(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := readFile(t, TrialsOf(want.Path))
+	if n := bytes.Count(whole, []byte("\n")); n < 6 {
+		t.Fatalf("%d lines", n)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	o.Out = t.TempDir()
+	o.Events = func(e Event) {
+		if e.Done > 0 {
+			cancel()
+		}
+	}
+	var stopped *Interrupted
+	if _, err := MeasurePerplexity(ctx, o); !errors.As(err, &stopped) || !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want an interruption", err)
+	}
+	part := readFile(t, stopped.Trials)
+	if !bytes.HasPrefix(whole, part) || len(part) == len(whole) || bytes.Count(part, []byte("\n")) < 2 {
+		t.Fatalf("what was kept is no beginning of the unbroken run's %d bytes: %d", len(whole), len(part))
+	}
+	if err := os.WriteFile(stopped.Trials, whole[:len(part)+20], 0o644); err != nil { // torn
+		t.Fatal(err)
+	}
+	var first Event
+	o.Events = func(e Event) {
+		if first.Total == 0 {
+			first = e
+		}
+	}
+	got, err := MeasurePerplexity(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(readFile(t, stopped.Trials), whole) || first.Resumed == 0 || first.Resumed == first.Total {
+		t.Errorf("the resumed trials differ from the unbroken ones, or nothing was taken over: %+v", first)
+	}
+	if a, b := got.Conditions, want.Conditions; !reflect.DeepEqual(a, b) {
+		t.Errorf("got %+v, want %+v", a, b)
+	}
+	held, err := OpenLines(stopped.Trials, LinesOptions{Same: func([]byte) bool { return true }, Each: func([]byte) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if _, err := MeasurePerplexity(context.Background(), o); err == nil || !strings.Contains(err.Error(), "another run is writing it") {
+		t.Errorf("while another has the file: got %v", err)
+	}
+}
+
 func TestPerplexityErrors(t *testing.T) {
 	c, m := tinyModel(t)
 	texts := &TextSet{Source: "one", Documents: []Document{{"a", "The sea is far."}}}
@@ -229,6 +292,7 @@ func TestPerplexityErrors(t *testing.T) {
 	for want, change := range map[string]func(*PerplexityOptions){
 		"scope question":      func(o *PerplexityOptions) { o.Conditions[0].Edits = at(decoder.ScopeQuestion, decoder.OpZero) },
 		"a text has no donor": func(o *PerplexityOptions) { o.Conditions[0].Edits = at(decoder.ScopeAll, decoder.OpPatch) },
+		"no prompts to take":  func(o *PerplexityOptions) { o.Conditions[0].Edits = at(decoder.ScopeAll, decoder.OpMean) },
 		"is there twice":      func(o *PerplexityOptions) { o.Conditions = append(o.Conditions, o.Conditions[0]) },
 		"L99H0":               func(o *PerplexityOptions) { o.Conditions[0].Edits[0].Heads = []decoder.Head{{Layer: 99}} },
 		"window 3":            func(o *PerplexityOptions) { o.Windows.Tokens = 3 },
