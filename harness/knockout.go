@@ -18,8 +18,8 @@ type PlanKnockout struct {
 
 const knockoutHypothesis = "switching the heads off lowers the metric more than switching off matched heads does"
 
-func (p *Plan) addKnockout(o *Options, unreachable []int) {
-	p.Knockout = &PlanKnockout{planTarget(o, unreachable), o.Cuts, planControls(o), furtherModes(o.Modes)}
+func (p *Plan) addKnockout(o *Options, unreachable []int, tests []*Prompt) {
+	p.Knockout = &PlanKnockout{planTarget(o, unreachable), o.Cuts, planControls(o, tests), furtherModes(o.Modes)}
 	p.declare(knockoutHypothesis, &p.Knockout.PlanControls, nil)
 	for _, c := range o.Conditions {
 		p.Conditions = append(p.Conditions, NamedEdits{c.Name, decoder.Canonical(c.Edits)})

@@ -88,3 +88,23 @@ func TestNoOpsNamed(t *testing.T) {
 		t.Errorf("rounded to nothing: %q", s)
 	}
 }
+
+// TestFewRows: a range of rows counts as cheap by where it begins, not by being a range.
+func TestFewRows(t *testing.T) {
+	tests := []*Prompt{{IDs: make([]int32, 500), Question: 480}, {IDs: make([]int32, 520), Question: 490}}
+	for scope, want := range map[decoder.Scope]bool{
+		"all": false, "haystack": false, "question": true, "answer": true, "last": true, "0..8": false, "12..20": false, "400..500": false,
+		"460..470": true, "485..486": true, "600..700": true,
+	} {
+		if got := fewRows(scope, tests); got != want {
+			t.Errorf("%s: %t, want %t", scope, got, want)
+		}
+		o := &Options{Controls: AutoControls, Scopes: []decoder.Scope{scope}}
+		if n := planControls(o, tests).Controls[scope]; n != map[bool]int{true: manyControls, false: fewControls}[want] {
+			t.Errorf("%s: %d controls", scope, n)
+		}
+	}
+	if tests[0].Question = 0; fewRows("400..410", tests) || !fewRows("490..495", tests) {
+		t.Error("without a question the prompt's end counts")
+	}
+}
