@@ -117,6 +117,9 @@ func (m *BandMatch) edits(main *condition) []decoder.Edit {
 	var out []decoder.Edit
 	if m.Pool == PoolTemperature {
 		out = slices.Clone(main.edits)
+		if op != decoder.OpLegacy { // which edits keys too: there the mean factor of each head has to do
+			return append(out, patch.KeepSpread(main.heads, scope)...)
+		}
 	}
 	for _, h := range m.Heads {
 		one := []decoder.Head{h.Head}

@@ -42,7 +42,7 @@ type BandRow struct {
 	Recall    Number        `json:"recall"`
 	Drop      Number        `json:"drop"` // of the primary outcome
 	Controls  []BandControl `json:"controls"`
-	NoOp      string        `json:"no_op,omitempty"` // every score is the unmodified model's to the bit, and why where that is known
+	NoOp      string        `json:"no_op,omitempty"` // the condition's, with the reason where it is known
 }
 
 // BandControl is a row's drop beside those of its controls of one pool.
@@ -64,7 +64,7 @@ type BandWindows struct {
 	Reason string        `json:"reason,omitempty"`
 }
 
-func (b *PlanBands) fill(e *evidence, t *target, res *Result, trials map[string][]Trial) error {
+func (b *PlanBands) fill(e *evidence, t *target, res *Result, _ map[string][]Trial) error {
 	if len(t.heads) == 0 {
 		return nil
 	}
@@ -87,7 +87,6 @@ func (b *PlanBands) fill(e *evidence, t *target, res *Result, trials map[string]
 			out.Matches = append(out.Matches, *m)
 		}
 	}
-	base := e.baseline()
 	for i := range res.Conditions {
 		c := &res.Conditions[i]
 		if c.Stage != StageBands || c.ControlOf != "" || c.Name == baseline {
@@ -98,7 +97,7 @@ func (b *PlanBands) fill(e *evidence, t *target, res *Result, trials map[string]
 			return err
 		}
 		row.controls(res.Effects)
-		if sameScores(trials[c.Name], base) {
+		if c.NoOp == unchanged {
 			row.NoOp = b.noOp(t, &row)
 		}
 		out.Rows = append(out.Rows, row)
@@ -129,28 +128,14 @@ func (r *BandRow) controls(effects []Effect) {
 	}
 }
 
-// sameScores tells whether every prompt was scored alike to the last bit.
-func sameScores(a, b []Trial) bool {
-	if len(a) == 0 || len(a) != len(b) {
-		return false
-	}
-	same := func(x, y []Number) bool { return slices.Equal(x, y) }
-	for i := range a {
-		if a[i].Outcome == Failed || b[i].Outcome == Failed || !same(a[i].LogProb, b[i].LogProb) || !same(a[i].Decoy, b[i].Decoy) {
-			return false
-		}
-	}
-	return true
-}
-
-// noOp says why a condition that changed no bit did not.
+// noOp says why a condition did nothing, where that is known.
 func (b *PlanBands) noOp(t *target, r *BandRow) string {
 	if r.Op == string(decoder.OpFreeze) || r.Op == string(opMirror) {
 		if w, err := b.fastest(t, r.Band); err == nil && w == 0 {
 			return "these planes do not turn in this model: their frequency is 0"
 		}
 	}
-	return "no score of any prompt changed, for a reason that is not known"
+	return unchanged
 }
 
 // windows are the centres of mass of the windows' drops at a scope.
@@ -317,7 +302,7 @@ func (m *BandMatch) note() string {
 		}
 	}
 	if m.Pool == PoolTemperature {
-		return fmt.Sprintf("Planes, temperature: the band away and the rest times sqrt(variance with it / without it), so that scores spread as before: %.2f to %.2f.", 1/high, 1/low)
+		return fmt.Sprintf("Planes, temperature: the band away and the rest rescaled so that scores spread as before, row by row (published protocol: by one factor a head); on the detection prompts that is times %.2f to %.2f.", 1/high, 1/low)
 	}
 	var parts []string
 	for _, k := range []string{patch.MatchedWhole, patch.MatchedFewer, patch.MatchedPartial, patch.Unmatched} {

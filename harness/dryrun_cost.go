@@ -57,7 +57,8 @@ func (s *Study) drystages() ([]dryStage, error) {
 func (c *condition) firstRow(p *Prompt) int {
 	first := -1
 	for _, e := range c.edits {
-		if row, err := e.FirstRow(len(p.IDs), p.Question); err == nil && (first < 0 || row < first) {
+		row, err := e.FirstRow(len(p.IDs), p.Question)
+		if row = min(row, len(p.IDs)-1); err == nil && (first < 0 || row < first) {
 			first = row
 		}
 	}

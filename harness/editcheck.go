@@ -46,6 +46,9 @@ func checkMeans(edits []decoder.Edit) error {
 	return nil
 }
 
+// usesMeans tells whether some of the edits put in means over other prompts.
+func usesMeans(edits []decoder.Edit) bool { return checkMeans(edits) != nil }
+
 // checkScope refuses a scope whose rows a prompt of t tokens with first question row q0 does not have.
 func checkScope(s decoder.Scope, t, q0 int) error {
 	if _, err := s.Resolve(t, q0); err != nil {

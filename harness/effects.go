@@ -77,6 +77,7 @@ func (p *Plan) summarise(c *condition, stage string, trials, base []Trial) Condi
 		r.Metrics.Scorers = scores.shares()
 	}
 	if base != nil {
+		r.NoOp = p.noOp(c, trials, base)
 		p.compare(c, &r, trials, base)
 	}
 	return r

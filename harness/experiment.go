@@ -71,7 +71,7 @@ func (p *Plan) About() (*PlanTarget, *PlanControls) {
 func (p *Plan) addExperiments(o *Options, tests []*Prompt) error {
 	unreachable := unreachableLayers(o.Model.Spec, tests)
 	if slices.Contains(o.Stages, StageKnockout) {
-		p.addKnockout(o, unreachable)
+		p.addKnockout(o, unreachable, tests)
 	}
 	if slices.Contains(o.Stages, StageSwap) {
 		p.addSwap(o)
@@ -122,6 +122,19 @@ const (
 	decodedControls = 3
 )
 
+// cheapRows is how many rows before a prompt's end a scope may begin, where it begins before the question, for its conditions to count as few
+// rows over a kept cache.
+const cheapRows = 64
+
+// fewRows tells whether a scope begins so late in every prompt that its conditions cost a fraction of a whole pass: everything behind its
+// first row is computed anew.
+func fewRows(s decoder.Scope, tests []*Prompt) bool {
+	return !slices.ContainsFunc(tests, func(p *Prompt) bool {
+		rows, err := s.Resolve(len(p.IDs), p.Question)
+		return err != nil || rows.Lo == 0 || len(p.IDs)-rows.Lo > cheapRows && (p.Question == 0 || rows.Lo < p.Question)
+	})
+}
+
 // planTarget is what the options say of an experiment's heads.
 func planTarget(o *Options, unreachable []int) PlanTarget {
 	return PlanTarget{
@@ -131,7 +144,7 @@ func planTarget(o *Options, unreachable []int) PlanTarget {
 }
 
 // planControls is what the options say of controls.
-func planControls(o *Options) PlanControls {
+func planControls(o *Options, tests []*Prompt) PlanControls {
 	c := PlanControls{Auto: o.Controls == AutoControls, Controls: map[decoder.Scope]int{}, Decoded: decodedControls, Pools: o.Pools, Scopes: o.Scopes}
 	if len(c.Pools) == 0 {
 		c.Pools = []string{PoolLayer}
@@ -140,7 +153,7 @@ func planControls(o *Options) PlanControls {
 		switch {
 		case !c.Auto:
 			c.Controls[s] = o.Controls
-		case s == decoder.ScopeAll || s == decoder.ScopeHaystack:
+		case !fewRows(s, tests):
 			c.Controls[s] = fewControls
 		default:
 			c.Controls[s] = manyControls

@@ -18,8 +18,8 @@ type PlanKnockout struct {
 
 const knockoutHypothesis = "switching the heads off lowers the metric more than switching off matched heads does"
 
-func (p *Plan) addKnockout(o *Options, unreachable []int) {
-	p.Knockout = &PlanKnockout{planTarget(o, unreachable), o.Cuts, planControls(o), furtherModes(o.Modes)}
+func (p *Plan) addKnockout(o *Options, unreachable []int, tests []*Prompt) {
+	p.Knockout = &PlanKnockout{planTarget(o, unreachable), o.Cuts, planControls(o, tests), furtherModes(o.Modes)}
 	p.declare(knockoutHypothesis, &p.Knockout.PlanControls, nil)
 	for _, c := range o.Conditions {
 		p.Conditions = append(p.Conditions, NamedEdits{c.Name, decoder.Canonical(c.Edits)})
@@ -32,7 +32,7 @@ func (k *PlanKnockout) about() (*PlanTarget, *PlanControls) { return &k.PlanTarg
 
 func (k *PlanKnockout) fill(e *evidence, _ *target, res *Result, trials map[string][]Trial) error {
 	if t := e.trials[StageMeans]; len(t) > 0 {
-		res.Means = t[0].Means.info()
+		res.Means = meansInfo(t, len(e.detects))
 	}
 	k.modes(e.plan, res, trials)
 	return nil

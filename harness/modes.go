@@ -37,14 +37,30 @@ func (o *Options) checkModes() error {
 	return nil
 }
 
+// NeedsMeans tells whether something that is asked for puts in means over other prompts, so that prompts for them are worth making.
+func (o *Options) NeedsMeans() bool {
+	return slices.Contains(o.Stages, StageKnockout) && (o.AutoModes || o.putsInMeans())
+}
+
+func (o *Options) putsInMeans() bool {
+	return slices.Contains(o.Modes, ModeMean) || slices.ContainsFunc(o.Conditions, func(c NamedEdits) bool { return usesMeans(c.Edits) })
+}
+
 // chooseModes takes the modes that were asked for or, where that was left open, those that the prompts allow.
 func (s *Study) chooseModes() error {
 	donors := !slices.ContainsFunc(s.prompts, func(p *Prompt) bool { return p.Donor == nil })
+	_, _, noMeans := s.meanPools()
 	if s.o.AutoModes {
-		s.o.Modes = []string{ModeZero, ModeMean, ModeResample}
-		if !donors {
-			s.o.Modes = s.o.Modes[:2]
+		s.o.Modes = []string{ModeZero}
+		if noMeans == nil {
+			s.o.Modes = append(s.o.Modes, ModeMean)
 		}
+		if donors {
+			s.o.Modes = append(s.o.Modes, ModeResample)
+		}
+	}
+	if s.o.putsInMeans() && noMeans != nil {
+		return noMeans
 	}
 	if slices.Contains(s.o.Modes, ModeResample) && !donors {
 		return usagef("`headscope prompts MODEL --donors` writes prompts that have one; or leave resample out of --modes", "mode resample: a prompt has no donor, the same prompt with another code")
@@ -207,11 +223,15 @@ func (r *Result) modeNotes() []string {
 	}
 	n := []string{fmt.Sprintf("knock-out modes: change of the primary outcome; controls: mean over the first %d sets of each pool, the same in every mode.", r.Plan.Knockout.Decoded)}
 	if m := r.Means; m != nil {
-		from := "the tested prompts themselves"
+		from := "tested prompts"
 		if r.Plan.DetectPrompts != nil {
-			from = "the detection prompts"
+			from = "detection prompts"
 		}
-		n = append(n, fmt.Sprintf("mean: over the rows of each class (haystack, needle, question, last, each token of the answer) of %d of %s.", m.Of, from))
+		line := fmt.Sprintf("mean: over the rows of each class (haystack, needle, question, last, each token of the answer) of %d %s", m.Of, from)
+		if m.Parts > 0 {
+			line += fmt.Sprintf(", some with tested answers: in %d parts, so that no prompt has means over rows of a prompt with its answer", m.Parts)
+		}
+		n = append(n, line+".")
 	}
 	if slices.Contains(r.Plan.Knockout.Modes, ModeResample) {
 		n = append(n, "resample: from the same prompt with another code, rows aligned; rows of the answer keep the head's own output.")

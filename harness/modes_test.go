@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
 )
 
@@ -113,10 +114,80 @@ func TestModes(t *testing.T) {
 	if err := res.Write(&text, View{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"mean of 2 heads @question", "2 heads resampled @question", "zero @question", "of 3 of the detection prompts"} {
+	for _, want := range []string{"mean of 2 heads @question", "2 heads resampled @question", "zero @question", "of 3 detection prompts"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, &text)
 		}
+	}
+}
+
+// TestMeanPools: no prompt's means are over rows of a prompt with its answer, and where no prompt for them has such an answer one pool does.
+func TestMeanPools(t *testing.T) {
+	same := []string{"a", "b", "a", "c", "d", "e", "f", "g", "h", "i", "j"}
+	pools, part, err := meanPools(same, same)
+	if err != nil || len(pools) != meanParts || part[0] != part[2] {
+		t.Fatalf("%v: %v, %v", err, pools, part)
+	}
+	for i, k := range part {
+		for _, at := range pools[k] {
+			if same[at] == same[i] {
+				t.Errorf("prompt %d has means over prompt %d, which has its answer", i, at)
+			}
+		}
+		if len(pools[k]) < len(same)-3 {
+			t.Errorf("pool %d has %d prompts", k, len(pools[k]))
+		}
+	}
+	if pools, part, err = meanPools([]string{"a", "b"}, []string{"c", "d", "c"}); err != nil || len(pools) != 1 || len(pools[0]) != 3 || part[1] != 0 {
+		t.Errorf("other answers: %v: %v, %v", err, pools, part)
+	}
+	if pools, part, err = meanPools([]string{"a", "b"}, []string{"c", "a"}); err != nil || len(pools) != 2 || len(pools[part[0]]) != 1 || len(pools[part[1]]) != 2 {
+		t.Errorf("one answer in common: %v: %v, %v", err, pools, part)
+	}
+	var usage *UsageError
+	if _, _, err = meanPools([]string{"a", "a"}, []string{"a", "a"}); !errors.As(err, &usage) {
+		t.Errorf("one answer: got %v", err)
+	}
+}
+
+// TestMeansLeaveOut: without detection prompts a prompt has means over the others, and the result says so and is computed again.
+func TestMeansLeaveOut(t *testing.T) {
+	o := tinyOptions(t, 3)
+	o.Stages, o.Heads, o.Scopes, o.Modes, o.MaxNew, o.Top, o.Controls = []string{StageKnockout}, heads.Ranking{{Layer: 1, Index: 1}}, o.Scopes[1:], []string{ModeZero, ModeMean}, 1, 0, 0
+	s, res := runStudy(t, o)
+	if m := res.Means; m == nil || m.Of != 3 || m.Parts != 3 {
+		t.Fatalf("means %+v", m)
+	}
+	stored, err := readTrials(s.TrialsPath())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := stored.evidence()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := decoder.Head{Layer: 1, Index: 1}
+	for i, p := range s.prompts {
+		var others []*decoder.Prompt
+		for k, q := range s.prompts {
+			if k != i {
+				others = append(others, q.ask())
+			}
+		}
+		want, err := o.Model.HeadMeans(context.Background(), others, []decoder.Head{h}, [][]int{{0, 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := e.trials[StageMeans][i].Means; got.Of != 2 || !slices.Equal(got.Vectors[0], floats(want[0].Heads[h])) || !slices.Equal(p.means.Heads[h], want[0].Heads[h]) {
+			t.Errorf("prompt %d: its means are not those over the others", i)
+		}
+	}
+	if c, err := Recheck(res.Path); err != nil || !c.OK {
+		t.Errorf("checked again: %+v, %v", c, err)
+	}
+	o.Prompts = o.Prompts.Limit(1)
+	if _, err := NewStudy(context.Background(), o); err == nil {
+		t.Error("one prompt, whose means would be its own: taken")
 	}
 }
 
@@ -130,7 +201,7 @@ func TestModesResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := inUnits(t, o)
-	again.headMeans = func(context.Context, []*decoder.Prompt, []decoder.Head) (*decoder.Means, error) {
+	again.headMeans = func(context.Context, []*decoder.Prompt, []decoder.Head, [][]int) ([]*decoder.Means, error) {
 		t.Error("computed again")
 		return nil, errors.New("not here")
 	}

@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"math"
 	"slices"
 	"strings"
 
@@ -35,7 +34,7 @@ func judge(p *Prompt, r *decoder.Reply, eos []int32, tok *tokenizer.Tokenizer) (
 	}
 	text := tok.Decode(ids, false)
 	switch {
-	case slices.ContainsFunc(r.LogProb, func(x float64) bool { return math.IsNaN(x) }):
+	case overflowed(r.LogProb):
 		return Broken, text
 	case strings.Contains(text, p.Spec.Answer):
 		return Hit, text

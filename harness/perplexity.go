@@ -148,24 +148,14 @@ func MeasurePerplexity(ctx context.Context, o PerplexityOptions) (*Perplexity, e
 	for _, c := range o.Conditions {
 		edits = append(edits, decoder.Canonical(c.Edits))
 	}
-	totals := make([][]TextTotals, 1+len(edits)) // by condition and document
-	ev := Event{Stage: "texts", Total: len(docs) * len(totals)}
-	err = scoreTexts(ctx, o.Model, docs, edits, func(_ int, t []TextTotals) error {
-		for k := range t {
-			totals[k] = append(totals[k], t[k])
-		}
-		if ev.Done += len(t); o.Events != nil {
-			o.Events(ev)
-		}
-		return nil
-	})
+	totals, err := o.score(ctx, r, docs, edits)
 	if err != nil {
 		return nil, err
 	}
 	st := PlanStats{Seed: o.Seed, Bootstrap: streamBootstrap, Resamples: resamples, Level: level}
-	r.Conditions = []TextResult{st.textResult(baseline, nil, totals[0], nil)}
+	r.Conditions = []TextResult{st.textResult(NamedEdits{Name: baseline}, r.Run.DType, totals[0], nil)}
 	for k, c := range o.Conditions {
-		r.Conditions = append(r.Conditions, st.textResult(c.Name, edits[k], totals[k+1], totals[0]))
+		r.Conditions = append(r.Conditions, st.textResult(NamedEdits{c.Name, edits[k]}, r.Run.DType, totals[k+1], totals[0]))
 	}
 	r.Seconds = math.Round(time.Since(start).Seconds()*10) / 10
 	if r.Path == "" {
@@ -248,6 +238,9 @@ func textRows(conds []TextResult) [][]string {
 		if c.Tax != nil {
 			row[4], row[5] = signed(*c.Tax, 2), interval(*c.Tax, 2)
 			row[6], row[7] = show(*c.KL, 5), interval(*c.KL, 5)
+			if c.NoOp == unchanged {
+				row[4] = "no-op"
+			}
 		}
 		rows = append(rows, row)
 	}
@@ -262,17 +255,14 @@ func significant(m Metric) string {
 	return strconv.FormatFloat(float64(m.Value), 'g', 5, 64)
 }
 
-// unmoved is the largest change of a token's log-probability, in nats, that program shapes alone may make.
-const unmoved = 1e-4
-
 func textNotes(p *PlanTexts, conds []TextResult) []string {
 	n := []string{
 		"nll: mean over all scored tokens, nats; perplexity: exp of it. tax: 100 (perplexity / unmodified - 1). KL: of the unmodified model's",
 		"next-token distribution from the edited one's, nats, mean over rows. Intervals: bootstrap over documents, paired with the unmodified model's.",
 	}
 	for _, c := range conds {
-		if c.Tax != nil && c.Largest < unmoved {
-			n = append(n, fmt.Sprintf("%s: no token's log-probability moved by %g or more (largest change %.1g): these edits change nothing here.", c.Name, unmoved, float64(c.Largest)))
+		if note := noOpNote(c.Name, c.NoOp); note != "" {
+			n = append(n, note)
 		}
 	}
 	if len(p.Texts) == 1 {

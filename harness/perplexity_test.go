@@ -1,11 +1,14 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -86,6 +89,7 @@ func TestReadTexts(t *testing.T) {
 	for want, sources := range map[string][]string{
 		"unknown set":           {"builtin:verse"},
 		"no such file":          {"nowhere.txt"},
+		"leaves texts out":      {whole, NoTexts},
 		"is there twice":        {whole, whole},
 		"not UTF-8":             {writeText(t, "latin1.txt", "\xff\xfe")},
 		"is empty":              {writeText(t, "empty.txt", " \n")},
@@ -156,6 +160,9 @@ func TestPerplexity(t *testing.T) {
 	if float64(same.KL.Value) > 1e-8 || float64(same.Largest) > unmoved {
 		t.Errorf("the model's own table has KL %g and moves a token by %g", same.KL.Value, same.Largest)
 	}
+	if same.NoOp == "" || off.NoOp != "" || r.Conditions[0].NoOp != "" {
+		t.Errorf("no-ops: own %q, off %q, unmodified %q", same.NoOp, off.NoOp, r.Conditions[0].NoOp)
+	}
 	if !(off.NLL.Low <= off.NLL.Value && off.NLL.Value <= off.NLL.High) || off.NLL.Of != 2 {
 		t.Errorf("nll %+v", off.NLL)
 	}
@@ -187,7 +194,7 @@ func checkStoredPerplexity(t *testing.T, o PerplexityOptions, r *Perplexity) {
 	st := PlanStats{Seed: back.Run.Seed, Bootstrap: back.Run.Stream, Resamples: back.Run.Resamples, Level: back.Run.Level}
 	base := back.Conditions[0].Documents
 	for k, c := range back.Conditions[1:] {
-		again := st.textResult(c.Name, c.Edits, c.Documents, base)
+		again := st.textResult(NamedEdits{c.Name, c.Edits}, back.Run.DType, c.Documents, base)
 		if *again.Tax != *back.Conditions[k+1].Tax || again.NLL != c.NLL || *again.KL != *c.KL {
 			t.Errorf("%s: other numbers from the stored ones: %+v, %+v", c.Name, again, c)
 		}
@@ -196,7 +203,7 @@ func checkStoredPerplexity(t *testing.T, o PerplexityOptions, r *Perplexity) {
 	if err := r.Write(&table, View{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"2 documents of two", "own: no token's log-probability moved", "bootstrap over documents"} {
+	for _, want := range []string{"2 documents of two", "own is a no-op: no log-probability changed by a bit", "bootstrap over documents"} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("the table lacks %q:\n%s", want, table.String())
 		}
@@ -208,6 +215,65 @@ func checkStoredPerplexity(t *testing.T, o PerplexityOptions, r *Perplexity) {
 	}
 	if other.Key == r.Key || other.Conditions[1].NLL != r.Conditions[1].NLL {
 		t.Errorf("key %s, nll %v beside another condition; %v without", other.Key, r.Conditions[1].NLL, other.Conditions[1].NLL)
+	}
+}
+
+// TestPerplexityResume: a measurement that is stopped keeps the windows that were done, and goes on to the bytes of an unbroken one; while one
+// process writes, another is refused.
+func TestPerplexityResume(t *testing.T) {
+	c, m := tinyModel(t)
+	texts := &TextSet{Source: "two", SHA256: "0", Documents: []Document{{"a", strings.Repeat("The sea is far. The code is old. ", 5)}, {"b", "What is the code?"}}}
+	off := []decoder.Edit{{Op: decoder.OpZero, Heads: []decoder.Head{{Layer: 1, Index: 2}}, Scope: decoder.ScopeAll}}
+	o := PerplexityOptions{Checkpoint: c, Model: m, Texts: texts, Windows: Windows{24, 8}, Conditions: []NamedEdits{{"off", off}}, Out: t.TempDir()}
+	want, err := MeasurePerplexity(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := readFile(t, TrialsOf(want.Path))
+	if n := bytes.Count(whole, []byte("\n")); n < 6 {
+		t.Fatalf("%d lines", n)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	o.Out = t.TempDir()
+	o.Events = func(e Event) {
+		if e.Done > 0 {
+			cancel()
+		}
+	}
+	var stopped *Interrupted
+	if _, err := MeasurePerplexity(ctx, o); !errors.As(err, &stopped) || !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want an interruption", err)
+	}
+	part := readFile(t, stopped.Trials)
+	if !bytes.HasPrefix(whole, part) || len(part) == len(whole) || bytes.Count(part, []byte("\n")) < 2 {
+		t.Fatalf("what was kept is no beginning of the unbroken run's %d bytes: %d", len(whole), len(part))
+	}
+	if err := os.WriteFile(stopped.Trials, whole[:len(part)+20], 0o644); err != nil { // torn
+		t.Fatal(err)
+	}
+	var first Event
+	o.Events = func(e Event) {
+		if first.Total == 0 {
+			first = e
+		}
+	}
+	got, err := MeasurePerplexity(context.Background(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(readFile(t, stopped.Trials), whole) || first.Resumed == 0 || first.Resumed == first.Total {
+		t.Errorf("the resumed trials differ from the unbroken ones, or nothing was taken over: %+v", first)
+	}
+	if a, b := got.Conditions, want.Conditions; !reflect.DeepEqual(a, b) {
+		t.Errorf("got %+v, want %+v", a, b)
+	}
+	held, err := OpenLines(stopped.Trials, LinesOptions{Same: func([]byte) bool { return true }, Each: func([]byte) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Close()
+	if _, err := MeasurePerplexity(context.Background(), o); err == nil || !strings.Contains(err.Error(), "another run is writing it") {
+		t.Errorf("while another has the file: got %v", err)
 	}
 }
 
@@ -226,6 +292,7 @@ func TestPerplexityErrors(t *testing.T) {
 	for want, change := range map[string]func(*PerplexityOptions){
 		"scope question":      func(o *PerplexityOptions) { o.Conditions[0].Edits = at(decoder.ScopeQuestion, decoder.OpZero) },
 		"a text has no donor": func(o *PerplexityOptions) { o.Conditions[0].Edits = at(decoder.ScopeAll, decoder.OpPatch) },
+		"no prompts to take":  func(o *PerplexityOptions) { o.Conditions[0].Edits = at(decoder.ScopeAll, decoder.OpMean) },
 		"is there twice":      func(o *PerplexityOptions) { o.Conditions = append(o.Conditions, o.Conditions[0]) },
 		"L99H0":               func(o *PerplexityOptions) { o.Conditions[0].Edits[0].Heads = []decoder.Head{{Layer: 99}} },
 		"window 3":            func(o *PerplexityOptions) { o.Windows.Tokens = 3 },
@@ -254,15 +321,15 @@ func TestPerplexityErrors(t *testing.T) {
 func TestPerTokenInterval(t *testing.T) {
 	s := &PlanStats{Seed: 1, Bootstrap: streamBootstrap, Resamples: 2000, Level: level}
 	totals := []TextTotals{{Tokens: 10, NLL: 20}, {Tokens: 90, NLL: 90}}
-	r := s.textResult("x", nil, totals, nil)
+	r := s.textResult(NamedEdits{Name: "x"}, "float32", totals, nil)
 	if float64(r.NLL.Value) != 1.1 || math.Abs(float64(r.Perplexity.Value)-math.Exp(1.1)) > 1e-12 || float64(r.NLL.Low) != 1 || float64(r.NLL.High) != 2 {
 		t.Errorf("got %+v, %+v", r.NLL, r.Perplexity)
 	}
-	one := s.textResult("x", nil, totals[:1], totals[:1])
+	one := s.textResult(NamedEdits{Name: "x"}, "float32", totals[:1], totals[:1])
 	if one.NLL.Reason == "" || one.NLL.Low == one.NLL.Low || float64(one.Tax.Value) != 0 {
 		t.Errorf("one document: %+v, %+v", one.NLL, one.Tax)
 	}
-	broken := s.textResult("x", nil, []TextTotals{{Tokens: 1, NLL: nan, Largest: nan}, totals[1]}, totals)
+	broken := s.textResult(NamedEdits{Name: "x"}, "float32", []TextTotals{{Tokens: 1, NLL: nan, Largest: nan}, totals[1]}, totals)
 	if broken.Tax.Reason == "" || broken.Largest == broken.Largest {
 		t.Errorf("not a number: %+v", broken)
 	}

@@ -294,7 +294,11 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 			return err
 		}
 		if len(meanHeads(conds)) > 0 {
-			if err := f(plannedUnit{unitID{StageMeans, 0}, 1}); err != nil {
+			pools, _, err := e.meanPools()
+			if err != nil {
+				return err
+			}
+			if err := f(plannedUnit{unitID{StageMeans, 0}, len(pools)}); err != nil {
 				return err
 			}
 		}

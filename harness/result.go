@@ -185,7 +185,8 @@ type ConditionResult struct {
 	Heads     heads.Set      `json:"heads"`
 	Scope     decoder.Scope  `json:"scope,omitempty"`
 	ControlOf string         `json:"control_of,omitempty"`
-	Pool      string         `json:"pool,omitempty"` // that a control was drawn from
+	Pool      string         `json:"pool,omitempty"`  // that a control was drawn from
+	NoOp      string         `json:"no_op,omitempty"` // why it counts as having done nothing: see Plan.noOp
 	N         Counts         `json:"n"`
 	Metrics   Metrics        `json:"metrics"`
 }

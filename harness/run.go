@@ -202,7 +202,7 @@ type runner struct {
 type askFunc func(context.Context, []*decoder.Prompt, []decoder.Condition, decoder.AskOptions, decoder.Emit) error
 
 // meansFunc is decoder.Model.HeadMeans.
-type meansFunc func(context.Context, []*decoder.Prompt, []decoder.Head) (*decoder.Means, error)
+type meansFunc func(context.Context, []*decoder.Prompt, []decoder.Head, [][]int) ([]*decoder.Means, error)
 
 // traceFunc is decoder.Model.Trace.
 type traceFunc func(context.Context, *decoder.Prompt, []decoder.Edit, decoder.TraceOptions) (*decoder.Trace, error)
@@ -295,13 +295,16 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 	}
 	err := r.ask(ctx, asked, dc, o, func(p, c int, reply *decoder.Reply) error {
 		t := &trials[p*len(conds)+c]
-		if len(conds[c].edits) == 0 && slices.ContainsFunc(reply.LogProb, func(x float64) bool { return x != x }) {
+		if len(conds[c].edits) == 0 && overflowed(reply.LogProb) {
 			return fmt.Errorf("prompt %s: %w", t.Prompt, errNotFinite("the unmodified model's log-probabilities are"))
 		}
 		t.fill(reply)
-		if dc[c].ScoreOnly {
+		switch {
+		case t.Error != "":
+			t.Outcome = Broken
+		case dc[c].ScoreOnly:
 			t.Outcome, t.MinGap = Scored, nan
-		} else {
+		default:
 			t.Outcome, t.Text = judge(prompts[p], reply, eos, tok)
 			t.Scores = textScores(prompts[p], reply, t.Text)
 		}

@@ -124,6 +124,9 @@ func (r *Result) conditionRows() [][]string {
 		if change != nil {
 			row[5], row[6] = signed(*change, 3), interval(*change, 3)
 		}
+		if c.NoOp == unchanged {
+			row[5] = "no-op"
+		}
 		if m.McNemar != nil {
 			row[7] = "-"
 			if m.McNemar.Of > 0 {
@@ -220,6 +223,7 @@ func (r *Result) notes() []string {
 	if e := r.Plan.Statistics.Equivalence; e > 0 && len(r.Plan.experiments()) > 0 {
 		n = append(n, fmt.Sprintf("within %g: the change's 90 %% interval lies within %g nats of none (two one-sided tests); no does not mean a difference.", e, e))
 	}
+	n = append(n, r.noOpNotes()...)
 	n = append(n, r.swapNotes()...)
 	n = append(n, r.keepNotes()...)
 	if len(r.Texts) > 0 {
@@ -315,7 +319,7 @@ func show(m Metric, digits int) string { return fixed(float64(m.Value), digits) 
 
 func signed(m Metric, digits int) string {
 	s := show(m, digits)
-	if float64(m.Value) > 0 {
+	if float64(m.Value) > 0 && strings.Trim(s, "0.") != "" {
 		return "+" + s
 	}
 	return s
@@ -329,7 +333,11 @@ func fixed(x float64, digits int) string {
 	if x != x {
 		return "-"
 	}
-	return strconv.FormatFloat(x, 'f', digits, 64)
+	s := strconv.FormatFloat(x, 'f', digits, 64)
+	if x < 0 && strings.Trim(s, "-0.") == "" { // rounds to nothing
+		return s[1:]
+	}
+	return s
 }
 
 // printer remembers the first error of a writer.

@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
@@ -20,6 +21,10 @@ type TextTotals struct {
 // add takes in a window's scores; base are the unmodified model's.
 func (t *TextTotals) add(s, base *decoder.TextScore) {
 	t.Tokens += len(s.LogProb)
+	if overflowed(s.LogProb) || slices.ContainsFunc(s.KL, func(x float64) bool { return !(x >= -aboveZero && x <= math.MaxFloat64) }) {
+		t.NLL, t.KL, t.Largest = nan, nan, nan
+		return
+	}
 	for i, lp := range s.LogProb {
 		t.NLL -= Number(lp)
 		if d := Number(math.Abs(lp - base.LogProb[i])); d > t.Largest || d != d {
@@ -31,33 +36,50 @@ func (t *TextTotals) add(s, base *decoder.TextScore) {
 	}
 }
 
-// emitTexts takes what a document showed: the unmodified model first, then each list of edits.
-type emitTexts func(document int, totals []TextTotals) error
-
-// scoreTexts scores documents by the unmodified model and under each list of edits.
-func scoreTexts(ctx context.Context, m *decoder.Model, docs []textWindows, edits [][]decoder.Edit, emit emitTexts) error {
-	var windows []decoder.TextWindow
-	var of []int // the document of each
-	for i, d := range docs {
-		for _, w := range d.windows {
-			windows, of = append(windows, w), append(of, i)
-		}
+// plus adds the totals of more of the document.
+func (t *TextTotals) plus(o *TextTotals) {
+	t.Tokens, t.NLL, t.KL = t.Tokens+o.Tokens, t.NLL+o.NLL, t.KL+o.KL
+	if o.Largest > t.Largest || o.Largest != o.Largest {
+		t.Largest = o.Largest
 	}
-	totals := make([]TextTotals, 1+len(edits))
-	return m.ScoreText(ctx, windows, edits, func(w int, scores []decoder.TextScore) error {
+}
+
+// emitWindow takes what a window showed: the unmodified model first, then each list of edits.
+type emitWindow func(window int, totals []TextTotals) error
+
+// scoreWindows scores windows of documents by the unmodified model and under each list of edits.
+func scoreWindows(ctx context.Context, m *decoder.Model, windows []docWindow, edits [][]decoder.Edit, emit emitWindow) error {
+	var asked []decoder.TextWindow
+	for _, w := range windows {
+		asked = append(asked, w.TextWindow)
+	}
+	return m.ScoreText(ctx, asked, edits, func(w int, scores []decoder.TextScore) error {
+		totals := make([]TextTotals, len(scores))
 		for k := range scores {
 			totals[k].add(&scores[k], &scores[0])
 		}
-		if w+1 < len(windows) && of[w+1] == of[w] {
-			return nil
+		if totals[0].NLL != totals[0].NLL {
+			return errNotFinite("text " + windows[w].of + ": the unmodified model's log-probabilities are")
 		}
-		if x := float64(totals[0].NLL); math.IsNaN(x) || math.IsInf(x, 0) {
-			return errNotFinite("text " + docs[of[w]].id + ": the unmodified model's log-probabilities are")
-		}
-		done := totals
-		totals = make([]TextTotals, len(done))
-		return emit(of[w], done)
+		return emit(w, totals)
 	})
+}
+
+// docWindow is a window and the document that it is of.
+type docWindow struct {
+	decoder.TextWindow
+	doc int
+	of  string
+}
+
+func allWindows(docs []textWindows) []docWindow {
+	var out []docWindow
+	for i, d := range docs {
+		for _, w := range d.windows {
+			out = append(out, docWindow{w, i, d.id})
+		}
+	}
+	return out
 }
 
 // checkTextEdits refuses edits that mean nothing to a text without needle, question and answer.
@@ -66,8 +88,11 @@ func checkTextEdits(s *loader.Spec, edits []decoder.Edit) error {
 		return err
 	}
 	for _, e := range edits {
-		if e.Op == decoder.OpPatch {
-			return usagef("leave patch edits to prompts with donors", "edit %s: a text has no donor", e)
+		switch e.Op {
+		case decoder.OpPatch, decoder.OpPath:
+			return usagef("leave "+string(e.Op)+" edits to prompts with donors", "edit %s: a text has no donor", e)
+		case decoder.OpMean:
+			return usagef("own_mean is the mean over the text's own rows; study and knockout take mean edits, of the prompts they detect on", "edit %s: a text has no prompts to take means over", e)
 		}
 		if e.Scope != decoder.ScopeAll {
 			return usagef("texts have neither question nor answer: give @all", "edit %s: scope %s", e, e.Scope)
@@ -85,14 +110,15 @@ type TextResult struct {
 	Tax        *Metric        `json:"tax,omitempty"` // 100 (perplexity / the unmodified model's - 1), per cent
 	KL         *Metric        `json:"kl,omitempty"`  // of the unmodified model's next-token distribution from this one, nats, mean over rows
 	Largest    Number         `json:"largest_change"`
+	NoOp       string         `json:"no_op,omitempty"` // why it counts as having done nothing: see noOp
 	Documents  []TextTotals   `json:"documents"`
 }
 
 const documentBootstrap = "bootstrap over documents, 10000, percentile 0.95"
 
 // textResult computes a condition's numbers; base is the unmodified model on the same documents, nil for itself.
-func (s *PlanStats) textResult(name string, edits []decoder.Edit, totals, base []TextTotals) TextResult {
-	r := TextResult{Name: name, Edits: edits, Documents: totals}
+func (s *PlanStats) textResult(c NamedEdits, dtype string, totals, base []TextTotals) TextResult {
+	r := TextResult{Name: c.Name, Edits: c.Edits, Documents: totals}
 	if r.Edits == nil {
 		r.Edits = []decoder.Edit{}
 	}
@@ -117,6 +143,7 @@ func (s *PlanStats) textResult(name string, edits []decoder.Edit, totals, base [
 	tax.Method += ", paired"
 	divergence := s.perToken(totals, kl, identity)
 	r.Tax, r.KL = &tax, &divergence
+	r.NoOp = r.noOp(dtype)
 	return r
 }
 
@@ -135,8 +162,10 @@ func (s *PlanStats) perToken(totals []TextTotals, x []float64, f func(float64) f
 	}, s.resampling(), stats.Source{Seed: s.Seed, Stream: s.Bootstrap})
 	m := Metric{Value: Number(b.Estimate.Or(math.NaN())), Low: Number(b.Percentile.Lo), High: Number(b.Percentile.Hi), Method: documentBootstrap, Of: len(totals)}
 	switch {
+	case slices.ContainsFunc(x, func(v float64) bool { return v != v }):
+		m.Low, m.High, m.Reason = nan, nan, overflow
 	case b.Estimate.Why() != "":
-		m.Low, m.High, m.Reason = nan, nan, "the log-probabilities are not finite numbers"
+		m.Low, m.High, m.Reason = nan, nan, "too large for a number"
 	case len(totals) == 1:
 		m.Low, m.High, m.Reason = nan, nan, "one document gives no interval"
 	}

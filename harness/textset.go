@@ -39,6 +39,9 @@ type TextSet struct {
 // haystackWarning: the published perplexities of needle studies are of such text.
 const haystackWarning = "The texts are the haystack of the needle prompts, short sentences without a thread: their perplexity says little about other text."
 
+// NoTexts in the place of texts leaves them out of an experiment that scores some beside its prompts.
+const NoTexts = "none"
+
 // ReadTexts reads sources of text, each a file or a set that is built in. A file whose name ends in .jsonl has a document a line,
 // {"text": ..., "id": ...} with an optional id and whatever other keys; any other file is one document.
 func ReadTexts(sources []string) (*TextSet, error) {
@@ -53,6 +56,8 @@ func ReadTexts(sources []string) (*TextSet, error) {
 		case source == BuiltinHaystack:
 			docs, err = haystackTexts()
 			s.Warning = haystackWarning
+		case source == NoTexts:
+			err = usagef("give none alone, to verbs that score texts beside something else, or leave it out; a file of that name is ./none", "text %s, which leaves texts out", source)
 		case strings.HasPrefix(source, "builtin:"):
 			err = usagef("give "+BuiltinProse+", "+BuiltinHaystack+" or a file", "text %q: unknown set", source)
 		default:

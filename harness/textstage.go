@@ -90,9 +90,11 @@ func (r *runner) scoreDocument(ctx context.Context, id unitID, doc textWindows, 
 			edits = append(edits, c.edits)
 		}
 	}
-	err := scoreTexts(ctx, r.o.Model, []textWindows{doc}, edits, func(_ int, totals []TextTotals) error {
+	sums := make([]TextTotals, len(conds))
+	err := scoreWindows(ctx, r.o.Model, allWindows([]textWindows{doc}), edits, func(_ int, totals []TextTotals) error {
 		for k := range totals {
-			trials[k].Document = &totals[k]
+			sums[k].plus(&totals[k])
+			trials[k].Document = &sums[k]
 		}
 		return nil
 	})
@@ -126,7 +128,7 @@ func (e *evidence) fillTexts(res *Result) error {
 		if k == 0 {
 			plain = nil
 		}
-		res.Texts = append(res.Texts, e.plan.Statistics.textResult(c.name, c.edits, totals, plain))
+		res.Texts = append(res.Texts, e.plan.Statistics.textResult(NamedEdits{c.name, c.edits}, e.plan.Run.DType, totals, plain))
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type Trial struct {
 	Fragile   bool        `json:"fragile"`     // such a lead is within the bound between program shapes
 	Verified  bool        `json:"verified"`    // the greedy answer was read off the fed answer
 	Scores    *TextScores `json:"scores,omitempty"`
-	Error     string      `json:"error,omitempty"`
+	Error     string      `json:"error,omitempty"` // of a failed trial, or why its log-probabilities are null
 
 	Attention *TrialAttention `json:"attention,omitempty"`
 	Repeat    *TrialRepeat    `json:"repeat,omitempty"`
@@ -106,6 +106,14 @@ func (t *Trial) fill(r *decoder.Reply) {
 		t.Decoy, t.Margin = numbers(r.Decoy), t.Sum
 		for _, x := range t.Decoy {
 			t.Margin -= x
+		}
+	}
+	if overflowed(r.LogProb) || overflowed(r.Decoy) { // nothing can be said: not even how much of it is a number
+		t.Error, t.Sum, t.Margin = overflow, nan, nan
+		for _, list := range [][]Number{t.LogProb, t.Decoy} {
+			for i := range list {
+				list[i] = nan
+			}
 		}
 	}
 	t.MinGap, t.Fragile, t.Verified = Number(r.MinGap()), r.Fragile, r.Verified

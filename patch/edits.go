@@ -29,6 +29,18 @@ func Temperature(set heads.Set, t float64, scope decoder.Scope) []decoder.Edit {
 	return edit(set, decoder.Edit{Op: decoder.OpTemperature, Value: t, Scope: scope})
 }
 
+// LengthScale multiplies the heads' scores at a row that has n keys up to it, its own included, by max(0, 1 + gain ln(n/length)) where
+// n > length, and leaves earlier rows as they are. A gain of 1/ln(length) is log-length attention, ln(n)/ln(length).
+func LengthScale(set heads.Set, gain float64, length int, scope decoder.Scope) []decoder.Edit {
+	return edit(set, decoder.Edit{Op: decoder.OpLengthScale, Value: gain, Length: length, Scope: scope})
+}
+
+// KeepSpread rescales the heads' scores row by row to the standard deviation over visible keys that they have in the same run without edits
+// of the query's planes: beside [ZeroPlanes] the sharpness is restored, the content is not. Alone it is the identity.
+func KeepSpread(set heads.Set, scope decoder.Scope) []decoder.Edit {
+	return edit(set, decoder.Edit{Op: decoder.OpKeepSpread, Scope: scope})
+}
+
 // ZeroPlanes takes the given rotary planes, both members each, out of the heads' queries (after bias, before
 // rotation), which removes exactly these planes' terms from the heads' scores and touches no sibling.
 // Planes are numbers of the checkpoint's pairing. No planes is the identity.

@@ -247,6 +247,8 @@ func TestEditsSayWhatTheyMean(t *testing.T) {
 		"scale=0.5:L18H6,L20H3@all":             ScaleHeads(set, .5, decoder.ScopeAll),
 		"uniform:L18H6,L20H3@answer":            UniformHeads(set, decoder.ScopeAnswer),
 		"temperature=2:L18H6,L20H3@last":        Temperature(set, 2, decoder.ScopeLast),
+		"length_scale=0.2+512:L18H6,L20H3@all":  LengthScale(set, .2, 512, decoder.ScopeAll),
+		"keep_spread:L18H6,L20H3@question":      KeepSpread(set, decoder.ScopeQuestion),
 		"zero_planes:L18H6,L20H3:24+31@all":     ZeroPlanes(set, planes, decoder.ScopeAll),
 		"scale_planes=3:L18H6,L20H3:24+31@last": ScalePlanes(set, planes, 3, decoder.ScopeLast),
 	} {

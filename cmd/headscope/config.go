@@ -104,7 +104,7 @@ func planFlags(p *harness.Plan) []setting {
 		}
 		out = append(out, setting{"window", strconv.Itoa(t.Windows.Tokens)}, setting{"stride", strconv.Itoa(t.Windows.Stride)})
 	} else if p.Swap != nil || p.Keep != nil {
-		out = append(out, setting{"text", noTexts})
+		out = append(out, setting{"text", harness.NoTexts})
 	}
 	if b := p.Bands; b != nil {
 		var ks []string

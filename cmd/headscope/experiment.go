@@ -114,7 +114,7 @@ func (e *experimentFlags) ownPrompts(ref string, o *harness.Options) {
 	switch {
 	case !harness.Tests(o.Stages):
 		e.prompts = detect
-	case slices.Contains(o.Stages, harness.StageDetect):
+	case slices.Contains(o.Stages, harness.StageDetect), o.NeedsMeans():
 		e.prompts, e.detectPrompts = test, detect
 	default:
 		e.prompts = test
@@ -138,7 +138,7 @@ func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkp
 	if e.limit > 0 {
 		asked.N = min(asked.N, e.limit) // the first ones are the same
 	}
-	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, tests, (detect || o.Bands != nil && o.Bands.Matched) && o.DetectPrompts == nil)
+	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, tests, (detect || o.Bands != nil && o.Bands.Matched || o.NeedsMeans()) && o.DetectPrompts == nil)
 	if err != nil {
 		return err
 	}

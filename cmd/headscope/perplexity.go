@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/pflag"
 
@@ -25,7 +26,9 @@ func perplexityVerb() *verb {
 	return &verb{
 		name: "perplexity", operands: "MODEL", summary: "perplexity of texts, unmodified and under edits, with the tax of each edit",
 		details: "Each --edit, and each list of an --edits file, is a condition of its own, compared with the unmodified model on the same documents.\n" +
-			"Every window begins with what the tokenizer adds by default (BOS), which is not scored. Writes <out>/<model>/perplexity_<key>.json.",
+			"Every window begins with what the tokenizer adds by default (BOS), which is not scored.\n" +
+			"Windows are lines of <out>/<model>/perplexity_<key>.trials.jsonl as they are done, and the same command goes on from there; the result is\n" +
+			"perplexity_<key>.json.",
 		flags: func(fs *pflag.FlagSet) action {
 			var m modelFlags
 			var e editFlags
@@ -61,6 +64,10 @@ func perplexityVerb() *verb {
 				o.Events = p.event
 				r, err := harness.MeasurePerplexity(ctx, o)
 				p.close()
+				var stopped *harness.Interrupted
+				if errors.As(err, &stopped) {
+					return &resumable{err, stopped.Trials}
+				}
 				if err != nil {
 					return err
 				}

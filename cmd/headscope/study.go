@@ -104,6 +104,7 @@ func knockoutVerb() *verb {
 			var k knockoutFlags
 			list := fs.String("heads", "", "heads to switch off: a list (L18H6,L8H0), a FILE of one, or a result of detect or study")
 			e.add(fs)
+			fs.StringVar(&e.detectPrompts, "detect-prompts", "", "prompts that the means of mode mean are over; generated ones have a split for it")
 			k.add(fs, []string{"all"}, []string{harness.PoolLayer})
 			fs.StringSliceVar(&k.modes, "modes", []string{"zero"}, "what takes the heads' place: zero, mean (of their class of rows, over the detection prompts), resample (the same prompt with another code); auto = all that the prompts allow")
 			e.editFlags.add(fs, "each is a further condition")

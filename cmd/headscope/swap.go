@@ -14,12 +14,9 @@ import (
 	"github.com/headscope/headscope/loader/decoder"
 )
 
-// noTexts leaves plain texts out of an experiment.
-const noTexts = "none"
-
 // beside cuts the texts that are scored beside an experiment; nil for none. A result that is repeated has to have the same.
 func (t *textSetFlags) beside(c *configFlag, o *harness.Options) error {
-	if len(t.texts) == 1 && t.texts[0] == noTexts {
+	if len(t.texts) == 1 && t.texts[0] == harness.NoTexts {
 		return nil
 	}
 	set, err := harness.ReadTexts(t.texts)

@@ -50,7 +50,7 @@ func traceVerb() *verb {
 					r.Checkpoint, r.Model, r.Prompts = m.checkpoint, m.model, prompts
 					t, err := tracing.Run(ctx, r)
 					if err != nil {
-						var stopped *tracing.Interrupted
+						var stopped *harness.Interrupted
 						if errors.As(err, &stopped) {
 							return &resumable{err, stopped.Trials}
 						}

@@ -59,10 +59,11 @@ type PlaneProfile struct {
 	RestQ float64 `json:"rest_q"` // the same of the dimensions that do not rotate; 0 where all do
 	RestK float64 `json:"rest_k"`
 
-	Dominant   int            `json:"dominant"` // plane with the largest product, the faster one of two
-	Frequency  float64        `json:"frequency"`
+	Dominant   *int           `json:"dominant"`  // plane with the largest product, the faster one of two; null where every product is 0
+	Frequency  harness.Number `json:"frequency"` // its; null without one
 	Wavelength harness.Number `json:"wavelength"`
-	BandMass   float64        `json:"band_mass"` // profile of the dominant plane and BandReach planes on either side, in the order of frequencies
+	BandMass   harness.Number `json:"band_mass"`        // profile of the dominant plane and BandReach planes on either side, in the order of frequencies; null without one
+	Reason     string         `json:"reason,omitempty"` // why there is no dominant plane
 }
 
 // MeasureFrequencies runs the prompts and averages over all their rows: a pass a prompt, of which a few numbers a head are kept.
@@ -215,15 +216,20 @@ func (p *PlaneProfile) finish(t *PlaneTable, rows float64) {
 			p.Profile[i] = x / sum
 		}
 	}
+	if sum == 0 {
+		nan := harness.Number(math.NaN())
+		p.Frequency, p.Wavelength, p.BandMass, p.Reason = nan, nan, nan, "queries or keys are 0 in every plane"
+		return
+	}
 	at := 0
 	for place, i := range t.Order {
 		if p.Product[i] > p.Product[t.Order[at]] {
 			at = place
 		}
 	}
-	p.Dominant = t.Order[at]
-	p.Frequency, p.Wavelength = t.InvFreq[p.Dominant], t.Wavelength[p.Dominant]
+	dominant := t.Order[at]
+	p.Dominant, p.Frequency, p.Wavelength = &dominant, harness.Number(t.InvFreq[dominant]), t.Wavelength[dominant]
 	for _, i := range t.Order[max(0, at-BandReach):min(len(t.Order), at+BandReach+1)] {
-		p.BandMass += p.Profile[i]
+		p.BandMass += harness.Number(p.Profile[i])
 	}
 }

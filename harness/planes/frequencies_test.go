@@ -92,10 +92,10 @@ func TestFrequencies(t *testing.T) {
 			}
 			near(t, "rest q", p.RestQ, q[len(p.Q)])
 			near(t, "rest k", p.RestK, k[len(p.K)])
-			near(t, "mass", p.BandMass, mass)
+			near(t, "mass", float64(p.BandMass), mass)
 			w := f.Tables[p.Table].InvFreq[best]
-			if p.Dominant != best || p.Frequency != w || math.Abs(float64(p.Wavelength)-2*math.Pi/w) > 1e-9 {
-				t.Errorf("%s: dominant plane %d of frequency %g, want %d", p.Head, p.Dominant, p.Frequency, best)
+			if *p.Dominant != best || float64(p.Frequency) != w || math.Abs(float64(p.Wavelength)-2*math.Pi/w) > 1e-9 {
+				t.Errorf("%s: dominant plane %d of frequency %g, want %d", p.Head, *p.Dominant, float64(p.Frequency), best)
 			}
 		}
 		if o.Config["rotary_pct"] != nil && f.Heads[0].RestQ == 0 {
@@ -155,13 +155,22 @@ func TestFrequencyOrder(t *testing.T) {
 	}
 	p := PlaneProfile{Q: []float64{1, 1, 2, 1, 1, 1}, K: []float64{1, 1, 1, 1, 1, 1}}
 	p.finish(&table, 1)
-	if p.Dominant != 2 || math.Abs(p.BandMass-4.0/7) > 1e-15 { // planes 2, 4 and 0
-		t.Errorf("got plane %d, band %g", p.Dominant, p.BandMass)
+	if *p.Dominant != 2 || math.Abs(float64(p.BandMass)-4.0/7) > 1e-15 { // planes 2, 4 and 0
+		t.Errorf("got plane %d, band %g", *p.Dominant, float64(p.BandMass))
 	}
 	p = PlaneProfile{Q: []float64{1, 9, 2, 1, 1, 3}, K: []float64{1, 1, 1, 1, 1, 1}}
 	p.finish(&table, 1)
-	if p.Dominant != 1 || !math.IsNaN(float64(p.Wavelength)) || math.Abs(p.BandMass-13.0/17) > 1e-15 { // planes 3, 5 and 1
-		t.Errorf("got plane %d of wavelength %g, band %g", p.Dominant, p.Wavelength, p.BandMass)
+	if *p.Dominant != 1 || !math.IsNaN(float64(p.Wavelength)) || math.Abs(float64(p.BandMass)-13.0/17) > 1e-15 { // planes 3, 5 and 1
+		t.Errorf("got plane %d of wavelength %g, band %g", *p.Dominant, float64(p.Wavelength), float64(p.BandMass))
+	}
+	p = PlaneProfile{Q: make([]float64, 6), K: []float64{1, 1, 1, 1, 1, 1}}
+	p.finish(&table, 1)
+	if p.Dominant != nil || p.Reason == "" || p.BandMass == p.BandMass || p.Frequency == p.Frequency {
+		t.Errorf("queries of 0: %+v", p)
+	}
+	var b strings.Builder
+	if err := (&Frequencies{Heads: []PlaneProfile{p}, Tables: []PlaneTable{table}}).Write(&b, FrequencyView{Top: 1, Map: true}); err != nil || !strings.Contains(b.String(), "L0H0  none  -") {
+		t.Errorf("%v: %s", err, b.String())
 	}
 }
 

@@ -34,9 +34,16 @@ func (f *Frequencies) Write(w io.Writer, v FrequencyView) error {
 	slices.SortStableFunc(order, func(a, b *PlaneProfile) int { return cmp.Compare(b.BandMass, a.BandMass) })
 	tw := tabwriter.NewWriter(&b, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "head\tplane\tfrequency\twavelength\t|q|\t|k|\t|q||k|\tshare\tband\t")
+	var none []string
 	for _, p := range order[:min(v.Top, len(order))] {
-		fmt.Fprintf(tw, "%s\t%d\t%.4g\t%s\t%.4g\t%.4g\t%.4g\t%.3f\t%.3f\t\n", p.Head, p.Dominant, p.Frequency, tokens(p.Wavelength),
-			p.Q[p.Dominant], p.K[p.Dominant], p.Product[p.Dominant], p.Profile[p.Dominant], p.BandMass)
+		if p.Dominant == nil {
+			fmt.Fprintf(tw, "%s\tnone\t-\t-\t-\t-\t-\t-\t-\t\n", p.Head)
+			none = append(none, p.Head.String())
+			continue
+		}
+		at := *p.Dominant
+		fmt.Fprintf(tw, "%s\t%d\t%.4g\t%s\t%.4g\t%.4g\t%.4g\t%.3f\t%.3f\t\n", p.Head, at, float64(p.Frequency), tokens(p.Wavelength),
+			p.Q[at], p.K[at], p.Product[at], p.Profile[at], float64(p.BandMass))
 	}
 	if err := tw.Flush(); err != nil {
 		return err
@@ -45,6 +52,9 @@ func (f *Frequencies) Write(w io.Writer, v FrequencyView) error {
 		fmt.Fprintf(&b, "... and %d other heads\n", rest)
 	}
 	fmt.Fprintf(&b, "plane: the one with the largest |q||k|; share: its part of the sum over planes; band: with %d planes on either side.\n", BandReach)
+	if len(none) > 0 {
+		fmt.Fprintf(&b, "none: queries or keys of %s are 0 in every plane.\n", strings.Join(none, ", "))
+	}
 	if v.Map {
 		f.heatMap(&b)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headscope/headscope/harness"
@@ -63,8 +64,9 @@ type LedgerEffect struct {
 	LogProb   Prediction     `json:"log_prob"`  // change of the answer's log-probability, to first order, in nats
 	Logit     Prediction     `json:"logit"`     // change of logit(answer) - logit(decoy) at the first token where they differ, to first order
 	Before    harness.Number `json:"attention_before"`
-	Worst     harness.Number `json:"worst_score"` // largest |predicted - measured| of any score at the rows that predict the answer
-	Scale     harness.Number `json:"score_scale"` // largest |score| there
+	Worst     harness.Number `json:"worst_score"`      // largest |predicted - measured| of any score at the rows that predict the answer
+	Scale     harness.Number `json:"score_scale"`      // largest |score| there
+	Reason    string         `json:"reason,omitempty"` // why some of the numbers are null
 }
 
 // Prediction is a number predicted from the unmodified run, and what the edited run gave.
@@ -304,7 +306,33 @@ func (b *baseline) effect(ctx context.Context, m *decoder.Model, r ledgerRun) (*
 	if len(r.heads) == 1 {
 		b.compare(out, tr, r.heads[0], edited[r.heads[0]])
 	}
+	out.explain(len(r.heads), b.logitGrad != nil)
 	return out, nil
+}
+
+// overflow is the reason of numbers that are not finite.
+const overflow = "not a finite number: scores overflowed"
+
+// explain gives the reason of what is null, and makes null what is no number: an effect that is not finite says nothing of its other parts.
+func (e *LedgerEffect) explain(heads int, decoy bool) {
+	var why []string
+	need := []harness.Number{e.LogProb.Predicted, e.LogProb.Measured}
+	if heads > 1 {
+		why = append(why, "scores and attention are of one head at a time")
+	} else {
+		need = append(need, e.Score.Predicted, e.Score.Measured, e.Attention.Predicted, e.Attention.Measured, e.Worst, e.Scale)
+	}
+	if decoy {
+		need = append(need, e.Logit.Predicted, e.Logit.Measured)
+	} else {
+		why = append(why, "there is no decoy whose logit could be compared")
+	}
+	if slices.ContainsFunc(need, func(x harness.Number) bool { return x-x != 0 }) {
+		nan := harness.Number(math.NaN())
+		*e = LedgerEffect{Prompt: e.Prompt, Score: Prediction{nan, nan}, Attention: Prediction{nan, nan}, LogProb: Prediction{nan, nan}, Logit: Prediction{nan, nan}, Before: e.Before, Worst: nan, Scale: nan}
+		why = []string{overflow}
+	}
+	e.Reason = strings.Join(why, "; ")
 }
 
 // compare sets prediction and outcome of the scores of the only head that was edited.
@@ -359,6 +387,9 @@ func meanEffect(all []LedgerEffect) LedgerEffect {
 		}
 		m.Before += e.Before / n
 		m.Worst, m.Scale = max(m.Worst, e.Worst), max(m.Scale, e.Scale)
+		if m.Reason == "" || e.Reason == overflow {
+			m.Reason = e.Reason
+		}
 	}
 	return m
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
@@ -42,7 +43,7 @@ func TestLedger(t *testing.T) {
 			}
 			c, m, path := tiny(t, o, n)
 			edits := parsed(t, "zero_planes:L1H1:slow4", "freeze:L1H1:fast4@question", "swap=theta50:L1H2", "temperature=2:L0H3@last", "uniform:L0H0",
-				"scale_planes=3:L0H0:0+1@all", "scale=1.005:L1H1,L0H3", "zero:L0H1@answer")
+				"scale_planes=3:L0H0:0+1@all", "scale=1.005:L1H1,L0H3", "zero:L0H1@answer", "length_scale=0.4+9:L1H2")
 			l, err := KeepLedger(context.Background(), &LedgerRequest{Checkpoint: c, Model: m, Prompts: readPrompts(t, path), Edits: edits})
 			if err != nil {
 				t.Fatal(err)
@@ -178,5 +179,27 @@ func TestLedgerRefusals(t *testing.T) {
 	}
 	if clip(heads.Span{3, 9}, heads.Span{5, 7}) != (heads.Span{5, 7}) || clip(heads.Span{1, 2}, heads.Span{5, 7}).Len() != 0 {
 		t.Error("clip")
+	}
+}
+
+// TestLedgerReasons: what is null says why, and one number that is none takes the others with it.
+func TestLedgerReasons(t *testing.T) {
+	one := Prediction{1, 2}
+	whole := LedgerEffect{Score: one, Attention: one, LogProb: one, Logit: one, Worst: 1, Scale: 2, Before: 0.5}
+	fine, broken := whole, whole
+	if fine.explain(1, true); fine != whole {
+		t.Errorf("got %+v", fine)
+	}
+	broken.LogProb.Measured = harness.Number(math.Inf(1))
+	if broken.explain(1, true); broken.Reason != overflow || broken.Score.Predicted == broken.Score.Predicted || broken.Before != 0.5 {
+		t.Errorf("got %+v", broken)
+	}
+	nan := harness.Number(math.NaN())
+	several := LedgerEffect{Score: Prediction{nan, nan}, Attention: Prediction{nan, nan}, LogProb: one, Logit: Prediction{nan, nan}, Worst: nan, Scale: nan}
+	if several.explain(2, false); !strings.Contains(several.Reason, "one head at a time; there is no decoy") || several.LogProb != one {
+		t.Errorf("got %+v", several)
+	}
+	if m := meanEffect([]LedgerEffect{whole, broken, several}); m.Reason != overflow || m.LogProb.Measured == m.LogProb.Measured {
+		t.Errorf("got %+v", m)
 	}
 }

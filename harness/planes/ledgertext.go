@@ -35,6 +35,11 @@ func (l *Ledger) Write(w io.Writer) error {
 		if err := tw.Flush(); err != nil {
 			return err
 		}
+		for _, e := range l.Edits {
+			if e.Mean.Reason == overflow {
+				fmt.Fprintf(&b, "%s: %s.\n", e.Edit, overflow)
+			}
+		}
 		fmt.Fprintf(&b, "worst score: largest difference between a predicted and a measured score, of scores up to the second number.\n"+
 			"scores and attention are predicted up to the rounding of %s, logits and log p (nats) to first order by a gradient.\n", l.Run.DType)
 	}

@@ -137,6 +137,9 @@ func (h *head) scores(row int, e *edited) []float64 {
 		if 2*t.planes < h.dim {
 			sum += gain(t.planes) * h.rest(t, row, span[0]+i)
 		}
+		if e != nil {
+			sum *= e.LengthGain(row)
+		}
 		out[i] = h.capped(sum)
 	}
 	return out
@@ -165,7 +168,7 @@ func (h *head) edit(e *decoder.HeadEdit) *edited {
 
 // touches tells whether the edit changes something at a row.
 func (e *edited) touches(row int) bool {
-	return e.QRows.Has(row) || e.TableRows.Has(row) || e.GainRows.Has(row)
+	return e.QRows.Has(row) || e.TableRows.Has(row) || e.GainRows.Has(row) || e.GrowthRows.Has(row)
 }
 
 // output is what the head puts out at a row: [dim].

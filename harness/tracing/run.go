@@ -74,15 +74,6 @@ type PairEffect struct {
 	SD          harness.Number `json:"sd"`          // of the interaction over prompts
 }
 
-// Interrupted says where a run's lines are, for the same command to go on from.
-type Interrupted struct {
-	Trials string
-	Err    error
-}
-
-func (e *Interrupted) Error() string { return e.Err.Error() }
-func (e *Interrupted) Unwrap() error { return e.Err }
-
 // Run traces the prompts and writes <out>/<model>/trace_<key>.json; the lines it goes on from lie beside it.
 func Run(ctx context.Context, r *Request) (*Trace, error) {
 	asked, err := r.asked()
@@ -109,8 +100,8 @@ func Run(ctx context.Context, r *Request) (*Trace, error) {
 		return nil, err
 	}
 	t := &Trace{Header: *h, Asked: *asked}
-	if err = errors.Join(r.fill(ctx, t, tasks, file), file.f.Close()); err != nil {
-		return nil, &Interrupted{path, err}
+	if err = errors.Join(r.fill(ctx, t, tasks, file), file.Close()); err != nil {
+		return nil, &harness.Interrupted{Trials: path, Err: err}
 	}
 	t.Path, err = h.Store(r.Out, r.Checkpoint, t)
 	return t, err
@@ -139,8 +130,8 @@ func (r *Request) fill(ctx context.Context, t *Trace, tasks []task, file *trials
 				return fmt.Errorf("prompt %s: %w", x.id, err)
 			}
 			p.Seconds = math.Round(time.Since(start).Seconds()*10) / 10
-			if err := file.write(&line{Heads: p}); err != nil {
-				return fmt.Errorf("trace: %w", err)
+			if err := file.Add(&line{Heads: p}); err != nil {
+				return err
 			}
 			file.heads[x.id] = p
 		}
@@ -189,8 +180,8 @@ func (r *Request) fillPairs(ctx context.Context, t *Trace, tasks []task, file *t
 			if err != nil {
 				return fmt.Errorf("prompt %s: %w", x.id, err)
 			}
-			if err := file.write(&line{Pairs: p}); err != nil {
-				return fmt.Errorf("trace: %w", err)
+			if err := file.Add(&line{Pairs: p}); err != nil {
+				return err
 			}
 			file.pairs[x.id] = p
 		}

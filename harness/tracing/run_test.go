@@ -62,6 +62,17 @@ func tiny(t *testing.T) *Request {
 	return &Request{Checkpoint: c, Model: m, Prompts: f, Groups: Groups(), Pairs: 3, Out: dir, Paths: []Path{{decoder.Head{}, decoder.Head{Layer: 2, Index: 1}, "k"}}}
 }
 
+// headerKey is the key in a trials file's first line.
+func headerKey(t *testing.T, data []byte) string {
+	t.Helper()
+	first, _, _ := bytes.Cut(data, []byte("\n"))
+	var x line
+	if err := json.Unmarshal(first, &x); err != nil {
+		t.Fatal(err)
+	}
+	return x.Header.Key
+}
+
 func promptLines(t *testing.T) []byte {
 	var b bytes.Buffer
 	for i, answers := range [][2]string{{"K1Q", "K5Q"}, {"R7W", "B2X"}} {
@@ -111,13 +122,23 @@ func TestTrace(t *testing.T) {
 			cancel()
 		}
 	}
-	var stopped *Interrupted
+	var stopped *harness.Interrupted
 	if _, err := Run(ctx, r); !errors.As(err, &stopped) || !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want an interruption", err)
 	}
 	data, err := os.ReadFile(stopped.Trials)
 	if err != nil || bytes.Count(data, []byte("\n")) != 2 {
 		t.Fatalf("%v: got %d lines, want the header and one prompt", err, bytes.Count(data, []byte("\n")))
+	}
+	held, err := openTrials(stopped.Trials, &harness.Header{Key: headerKey(t, data)}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Run(context.Background(), r); err == nil || !strings.Contains(err.Error(), "another run is writing it") {
+		t.Errorf("while another run has the file: got %v", err)
+	}
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.WriteFile(stopped.Trials, append(data, `{"heads":{"prom`...), 0o644); err != nil { // cut short
 		t.Fatal(err)

@@ -51,11 +51,12 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		pos := positions(x.Graph(), b, t)
 		h := c.attnInput(x, w)
 		q, k, v := c.project(h, w, edits, pos)
-		qr := c.rotate(q, ExpandAxes(cos, 0, 2), ExpandAxes(sin, 0, 2))
+		cosAt, sinAt := ExpandAxes(cos, 0, 2), ExpandAxes(sin, 0, 2)
+		qr := c.rotate(q, cosAt, sinAt)
 		kr := c.rotate(k, ExpandAxes(cos, 0, 1), ExpandAxes(sin, 0, 1))
 
 		keys := headKeys{k: kr, v: v, own: c.turnKeys(edits, k, pos), pos: pos}
-		queries := headQueries{q: qr, own: c.turnQueries(edits, q, pos), pos: pos}
+		queries := headQueries{q: qr, own: c.turnQueries(edits, q, pos), plain: edits.plainQueries(c, cosAt, sinAt), pos: pos}
 		z, mean := edits.headOutput(c.attendTiled(edits, queries, keys, window), pos)
 		x = c.layerOutput(x, h, z, w)
 
@@ -94,15 +95,16 @@ func (c *blockConfig) tileRows(t int) int {
 	return max(64, t/16)
 }
 
-// headQueries are rotated queries [B, R, H, D] at positions pos [B, R], and as tables of single heads turn them; nil without such tables.
-type headQueries struct{ q, own, pos *Node }
+// headQueries are rotated queries [B, R, H, D] at positions pos [B, R]; as tables of single heads turn them, nil without such tables; and
+// without gains on their planes, nil where nothing is rescaled to them.
+type headQueries struct{ q, own, plain, pos *Node }
 
 // headKeys are rotated keys and values [B, KV, S, D] at positions pos [B, S], and the keys as each query head sees them, [B, H, S, D].
 type headKeys struct{ k, v, own, pos *Node }
 
 // rows are the queries from..to-1.
 func (q headQueries) rows(from, to int) headQueries {
-	return headQueries{cutAxis(q.q, 1, from, to), cutAxis(q.own, 1, from, to), cutAxis(q.pos, 1, from, to)}
+	return headQueries{cutAxis(q.q, 1, from, to), cutAxis(q.own, 1, from, to), cutAxis(q.plain, 1, from, to), cutAxis(q.pos, 1, from, to)}
 }
 
 // first are the keys before `to`.
@@ -120,8 +122,10 @@ func cutAxis(x *Node, axis, from, to int) *Node {
 
 // visibleScores scores queries against keys under a layer's edits and hides what a causal window hides: [B, KV, G, R, S] float32.
 func (c *blockConfig) visibleScores(e *editNodes, q headQueries, k headKeys, window *Node) *Node {
-	s := c.headScores(e, c.scores(c.groupHeads(q.q), k.k), q.own, k.own, q.pos)
-	return e.stream(mask(s, visibleKeys(q.pos, k.pos, window)), q.pos, k.pos)
+	seen := visibleKeys(q.pos, k.pos, window)
+	turned := c.keepSpread(e, q.q, q.plain, q.pos, spreadPart{k.k, seen})
+	s := c.headScores(e, c.scores(c.groupHeads(turned), k.k), q.own, k.own, q.pos)
+	return e.stream(mask(s, seen), q.pos, k.pos)
 }
 
 // attendTiled is causal attention, a tile of query rows at a time against the keys at or before its end: [B, R, H, D].
@@ -152,6 +156,9 @@ func (c *blockConfig) probe(e *editNodes, q headQueries, k headKeys, in probeNod
 	asked := headQueries{q: gatherRows(q.q, rows), pos: rows}
 	if q.own != nil {
 		asked.own = gatherRows(q.own, rows)
+	}
+	if q.plain != nil {
+		asked.plain = gatherRows(q.plain, rows)
 	}
 	s := c.visibleScores(e, asked, k, in.window)
 	if in.mode == probeScores {

@@ -35,11 +35,14 @@ const (
 	OpPatch     Op = "patch"     // the head's slice is that of a plain run on Prompt.Donor, rows aligned at the end; prompt rows only
 	OpPath      Op = "path"      // the head's slice is what it would be if Source's donor output had reached its Input alone; prompt rows only
 	OpStreaming Op = "streaming" // the head sees the first Sink keys and the last Recent ones, its own included (DuoAttention)
+
+	OpLengthScale Op = "length_scale" // scores at a row with n keys up to it times max(0, 1 + Value ln(n/Length)) where n > Length
+	OpKeepSpread  Op = "keep_spread"  // scores at a row rescaled to the spread that they have without the edits of the query's planes
 )
 
 var (
 	baseOps    = []Op{OpZero, OpScale, OpUniform, OpZeroPlanes, OpScalePlanes, OpTemperature}
-	variantOps = []Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpMean, OpPatch, OpPath, OpStreaming}
+	variantOps = []Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpMean, OpPatch, OpPath, OpStreaming, OpLengthScale, OpKeepSpread}
 )
 
 // Edit is one intervention: what, where and at which rows. It is plain data: it prints, parses, hashes and stores.
@@ -54,6 +57,7 @@ type Edit struct {
 	InvFreq []float64 `json:"inv_freq,omitempty"` // or the frequencies themselves, radians a token by plane; Table is then a name for them
 	Sink    int       `json:"sink,omitempty"`     // of streaming
 	Recent  int       `json:"recent,omitempty"`
+	Length  int       `json:"length,omitempty"` // of length_scale: rows with no more keys than this keep their scores
 	Source  *Head     `json:"source,omitempty"` // of path: the head, in an earlier layer, that has its donor output at the rows of Scope
 	Input   string    `json:"input,omitempty"`  // what of the head is computed from a residual stream with that output: q, k or v
 
@@ -75,6 +79,8 @@ func (e Edit) String() string {
 	var b strings.Builder
 	b.WriteString(string(e.Op))
 	switch {
+	case e.Op == OpLengthScale:
+		fmt.Fprintf(&b, "=%s+%d", strconv.FormatFloat(e.Value, 'g', -1, 64), e.Length)
 	case e.takesValue():
 		fmt.Fprintf(&b, "=%s", strconv.FormatFloat(e.Value, 'g', -1, 64))
 	case e.Op == OpSwap:
@@ -104,7 +110,7 @@ func (e Edit) String() string {
 }
 
 func (e Edit) takesValue() bool {
-	return e.Op == OpScale || e.Op == OpScalePlanes || e.Op == OpTemperature
+	return e.Op == OpScale || e.Op == OpScalePlanes || e.Op == OpTemperature || e.Op == OpLengthScale
 }
 
 func (e Edit) takesPlanes() bool {
@@ -177,7 +183,7 @@ func (o Op) check() error {
 
 // parseValue reads what stands behind the operation's "=".
 func (e *Edit) parseValue(value string, given bool) error {
-	example := map[Op]string{OpScale: "0.5", OpScalePlanes: "0.5", OpTemperature: "2", OpSwap: "theta10000", OpStreaming: "4+64", OpPath: "L12H3.q"}[e.Op]
+	example := map[Op]string{OpScale: "0.5", OpScalePlanes: "0.5", OpTemperature: "2", OpSwap: "theta10000", OpStreaming: "4+64", OpLengthScale: "0.1+512", OpPath: "L12H3.q"}[e.Op]
 	if given != (example != "") {
 		if given {
 			return fmt.Errorf("%s takes no value", e.Op)
@@ -195,6 +201,14 @@ func (e *Edit) parseValue(value string, given bool) error {
 		}
 		if err != nil {
 			return fmt.Errorf("value %q: want SINK+RECENT, two numbers of keys", value)
+		}
+	case OpLengthScale:
+		gain, length, _ := cutLast(value, "+")
+		if e.Value, err = strconv.ParseFloat(gain, 64); err == nil {
+			e.Length, err = strconv.Atoi(length)
+		}
+		if err != nil {
+			return fmt.Errorf("value %q: want GAIN+LENGTH, such as 0.1+512", value)
 		}
 	case OpPath:
 		source, input, _ := strings.Cut(value, ".")
@@ -300,14 +314,32 @@ func (e Edit) Check() error {
 	if !e.takesValue() && e.Value != 0 {
 		return fmt.Errorf("edit %s: takes no value, got %g", e.Op, e.Value)
 	}
-	// The programs take float32, and a temperature divides.
-	if v := float64(float32(e.Value)); math.IsNaN(v) || math.IsInf(v, 0) {
-		return fmt.Errorf("edit %s: value %g is not a finite float32", e.Op, e.Value)
-	} else if e.Op == OpTemperature && !(v > 0 && 1/v <= math.MaxFloat32) {
-		return fmt.Errorf("edit temperature: value %g, want > 0", e.Value)
+	switch v := e.Value; {
+	case e.Op == OpTemperature && !(v >= 1/MaxGain && v <= MaxGain):
+		return fmt.Errorf("edit temperature: value %g, want %g to %g: beyond, scores overflow", v, 1/MaxGain, MaxGain)
+	case !(math.Abs(v) <= MaxGain):
+		return fmt.Errorf("edit %s: value %g, want %g to %g: beyond, scores overflow", e.Op, v, -MaxGain, MaxGain)
 	}
 	return nil
 }
+
+// MaxGain bounds what an edit, and all edits of one input together, multiply by: beyond it queries times keys come near the score that
+// hides a key, and a residual's square near the end of float32.
+const MaxGain = 1e4
+
+// Identity tells whether the edit changes nothing by what it asks for.
+func (e Edit) Identity() bool {
+	switch e.Op {
+	case OpScale, OpScalePlanes, OpTemperature:
+		return e.Value == 1
+	case OpLengthScale:
+		return e.Value == 0
+	}
+	return false
+}
+
+// Base tells whether the base program carries the edit out; other edits need a program with more inputs.
+func (e Edit) Base() bool { return slices.Contains(baseOps, e.Op) }
 
 // checkVariant checks the fields of single operations.
 func (e Edit) checkVariant() error {
@@ -330,6 +362,9 @@ func (e Edit) checkVariant() error {
 		}
 	} else if e.Sink != 0 || e.Recent != 0 {
 		return fmt.Errorf("takes no numbers of keys")
+	}
+	if (e.Op == OpLengthScale) != (e.Length > 0) {
+		return fmt.Errorf("length %d, want %s", e.Length, map[bool]string{true: "1 or more keys", false: "none"}[e.Op == OpLengthScale])
 	}
 	return e.checkPath()
 }

@@ -163,6 +163,14 @@ func (m *Model) uploadVariant(e *editTensors, up *editUpload, batch []*condition
 		up.ints(each(list, func(e *layerEdit) []int32 { return orElse(e.variant.recent, h, Forever) }), h)
 		up.ints(each(list, func(e *layerEdit) []int32 { return orElse(e.variant.streamRows, 2*h, 0) }), h, 2)
 	}
+	if e.variant.kinds&kindLength != 0 {
+		up.floats(each(list, func(e *layerEdit) []float32 { return orElse(e.variant.growth, h, 0) }), h)
+		up.floats(each(list, func(e *layerEdit) []float32 { return orElse(e.variant.from, h, 1) }), h)
+		up.ints(each(list, func(e *layerEdit) []int32 { return orElse(e.variant.growthRows, 2*h, 0) }), h, 2)
+	}
+	if e.variant.kinds&kindSpread != 0 {
+		up.ints(each(list, func(e *layerEdit) []int32 { return orElse(e.variant.spreadRows, 2*h, 0) }), h, 2)
+	}
 	e.rest = up.take()
 }
 

@@ -26,10 +26,15 @@ func (e *editNodes) headGain(z, pos *Node) *Node {
 	return Mul(z, ExpandAxes(ConvertDType(gain, z.DType()), -1))
 }
 
-// queryGain multiplies the planes of q [B, R, H, D], before rotation, by their gains where pos is in the head's rows.
+// queryGain multiplies the planes of q [B, R, H, D], before rotation, by their gains where pos is in the head's rows, and scales that go by
+// the row.
 func (e *editNodes) queryGain(c *blockConfig, q, pos *Node) *Node {
 	if e == nil {
 		return q
+	}
+	q = e.lengthGain(q, pos)
+	if e.spreadRows != nil {
+		e.plain = q
 	}
 	return c.planeGain(q, pos, e.q, e.qRows)
 }
@@ -65,6 +70,10 @@ type variantNodes struct {
 	length     *Node
 
 	sink, recent, streamRows *Node // [B, H] int32 twice, [B, H, 2]
+
+	growth, from, growthRows *Node // [B, H] float32 twice, [B, H, 2]
+	spreadRows               *Node // [B, H, 2]
+	plain                    *Node // no input: with spreadRows, the queries without gains on planes
 }
 
 // editVariant is what a program reads beside the base inputs.
@@ -96,6 +105,12 @@ func (r *nodeReader) variant(v editVariant, rows bool) variantNodes {
 	}
 	if v.kinds&kindStreaming != 0 {
 		e.sink, e.recent, e.streamRows = r.next(), r.next(), r.next()
+	}
+	if v.kinds&kindLength != 0 {
+		e.growth, e.from, e.growthRows = r.next(), r.next(), r.next()
+	}
+	if v.kinds&kindSpread != 0 {
+		e.spreadRows = r.next()
 	}
 	return e
 }

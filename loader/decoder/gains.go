@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/headscope/headscope/loader"
@@ -91,7 +92,28 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 			}
 		}
 	}
-	return c, nil
+	if len(edits) > 0 {
+		c.lo = min(c.lo, t-1) // of rows beyond the prompt none may be computed: then the last row's scores are the unmodified model's
+	}
+	return c, c.checkTogether()
+}
+
+// checkTogether refuses what no single edit shows: gains that multiply beyond MaxGain, and a spread to keep of scores by another table.
+func (c *condition) checkTogether() error {
+	for l, le := range c.layers {
+		for i := range le.head {
+			width := len(le.q) / len(le.head)
+			for _, x := range append([]float32{le.head[i]}, le.q[i*width:(i+1)*width]...) {
+				if math.Abs(float64(x)) > MaxGain*(1+1e-6) {
+					return fmt.Errorf("head %s: the edits together multiply by %g, want %g at most: beyond, scores overflow", Head{l, i}, x, MaxGain)
+				}
+			}
+			if v := &le.variant; v.tables != nil && v.tables[i] != nil && v.spreadRows != nil && v.spreadRows[2*i+1] != 0 {
+				return fmt.Errorf("head %s: keep_spread beside a table of its own", Head{l, i})
+			}
+		}
+	}
+	return nil
 }
 
 // planeSet lists the planes of layer l that an edit names. A layer without rotation has no slow or fast ones.
@@ -135,7 +157,7 @@ type editSite struct {
 // programs take.
 func (g geometry) apply(le *layerEdit, e editSite) error {
 	h := e.at.Index
-	le.key += fmt.Sprintf("%d %s %g %v %v %s %v %d %d %v %s;", h, e.Op, e.Value, e.planes, e.rows, e.Table, e.InvFreq, e.Sink, e.Recent, e.source(), e.Input)
+	le.key += fmt.Sprintf("%d %s %g %v %v %s %v %d %d %d %v %s;", h, e.Op, e.Value, e.planes, e.rows, e.Table, e.InvFreq, e.Sink, e.Recent, e.Length, e.source(), e.Input)
 	if slices.Contains(variantOps, e.Op) {
 		return g.applyVariant(&le.variant, e)
 	}

@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/headscope/headscope/loader/rope"
 )
@@ -15,6 +16,17 @@ type HeadEdit struct {
 	TableRows Rows
 	Gain      float32 // on the output
 	GainRows  Rows
+
+	Growth, Length float64 // of a scale by length, see LengthGain
+	GrowthRows     Rows
+}
+
+// LengthGain is what the scores at a row are multiplied by for their number of keys: see OpLengthScale.
+func (e *HeadEdit) LengthGain(row int) float64 {
+	if n := float64(row + 1); e.GrowthRows.Has(row) && n > e.Length {
+		return math.Max(0, 1+e.Growth*math.Log(n/e.Length))
+	}
+	return 1
 }
 
 // HeadEdit resolves edits at one head for a prompt of t tokens whose question starts at row q0, in a pass over so many tokens. Operations
@@ -22,8 +34,8 @@ type HeadEdit struct {
 func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, error) {
 	for _, e := range edits {
 		switch e.Op {
-		case OpLegacy, OpOwnMean, OpPatch, OpPath, OpStreaming:
-			return nil, fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, scale_planes, temperature, freeze or swap", e.Op)
+		case OpLegacy, OpOwnMean, OpMean, OpPatch, OpPath, OpStreaming, OpKeepSpread:
+			return nil, fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, scale_planes, temperature, length_scale, freeze or swap", e.Op)
 		}
 	}
 	c, err := m.geo.resolve(edits, t, q0)
@@ -38,6 +50,9 @@ func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, er
 	width := m.geo.planes + 1
 	out := &HeadEdit{
 		QGain: le.q[h.Index*width : (h.Index+1)*width], QRows: rows(le.qRows), Gain: le.head[h.Index], GainRows: rows(le.headRows),
+	}
+	if v := &le.variant; v.growth != nil {
+		out.Growth, out.Length, out.GrowthRows = float64(v.growth[h.Index]), float64(v.from[h.Index]), rows(v.growthRows)
 	}
 	if le.variant.tables == nil || le.variant.tables[h.Index] == nil {
 		return out, nil

@@ -67,29 +67,48 @@ func (m *Means) of(h Head, c RowClass, headDim int) ([]float32, error) {
 // meanBytes bounds what is on the host at a time while means are computed; a pass hands out as many rows as fit.
 const meanBytes = 1 << 30
 
-// HeadMeans runs the unmodified model on the prompts, each with its answer, and returns the mean output of each head by row class, every
-// row of every prompt counting once. Prompts need Needle and, for their question's class, Question. Sums are float64, in the order given.
-func (m *Model) HeadMeans(ctx context.Context, prompts []*Prompt, hs []Head) (*Means, error) {
+// HeadMeans runs the unmodified model on the prompts, each with its answer, and returns for each of the sets, lists of places in prompts, the
+// mean output of each head by row class, every row of the set's prompts counting once. A prompt runs once, in however many sets it is.
+// Prompts need Needle and, for their question's class, Question. Sums are float64, in the order of prompts.
+func (m *Model) HeadMeans(ctx context.Context, prompts []*Prompt, hs []Head, sets [][]int) ([]*Means, error) {
 	for _, h := range hs {
 		if h.Layer < 0 || h.Layer >= m.Spec.Layers || h.Index < 0 || h.Index >= m.Spec.Heads {
 			return nil, fmt.Errorf("head %s does not exist", h)
 		}
 	}
-	sums := classSums{d: m.cfg.headDim, n: map[RowClass]int{}, of: map[Head]map[RowClass][]float64{}}
-	for _, p := range prompts {
-		if err := m.addMeans(ctx, p, hs, &sums); err != nil {
+	sums := make([]classSums, len(sets))
+	for i := range sums {
+		sums[i] = classSums{d: m.cfg.headDim, n: map[RowClass]int{}, of: map[Head]map[RowClass][]float64{}}
+	}
+	for at, p := range prompts {
+		var in []*classSums
+		for i := range sets {
+			if slices.Contains(sets[i], at) {
+				in = append(in, &sums[i])
+			}
+		}
+		if len(in) == 0 {
+			continue
+		}
+		if err := m.addMeans(ctx, p, hs, in); err != nil {
 			return nil, err
 		}
 	}
-	return sums.means(hs), nil
+	out := make([]*Means, len(sets))
+	for i := range sums {
+		out[i] = sums[i].means(hs)
+	}
+	return out, nil
 }
 
-func (m *Model) addMeans(ctx context.Context, p *Prompt, hs []Head, sums *classSums) error {
+func (m *Model) addMeans(ctx context.Context, p *Prompt, hs []Head, in []*classSums) error {
 	width := m.cfg.heads * m.cfg.headDim
 	rows := make([]int, len(p.IDs)+len(p.Answer))
 	for r := range rows {
 		rows[r] = r
-		sums.n[p.classOf(r)]++
+		for _, sums := range in {
+			sums.n[p.classOf(r)]++
+		}
 	}
 	for part := range slices.Chunk(rows, max(1, meanBytes/(4*width*m.Spec.Layers))) {
 		tr, err := m.Trace(ctx, &Prompt{IDs: p.IDs, Answer: p.Answer}, nil, TraceOptions{Hidden: -1, Heads: part})
@@ -98,7 +117,9 @@ func (m *Model) addMeans(ctx context.Context, p *Prompt, hs []Head, sums *classS
 		}
 		for i, r := range part {
 			for _, h := range hs {
-				sums.add(h, p.classOf(r), tr.Heads[h.Layer][i*width+h.Index*m.cfg.headDim:])
+				for _, sums := range in {
+					sums.add(h, p.classOf(r), tr.Heads[h.Layer][i*width+h.Index*m.cfg.headDim:])
+				}
 			}
 		}
 	}

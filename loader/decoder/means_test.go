@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -25,11 +26,16 @@ func headMeans(t *testing.T, m *Model, names ...string) *Means {
 		}
 		hs = append(hs, h)
 	}
-	means, err := m.HeadMeans(t.Context(), meanPrompts(), hs)
+	prompts := meanPrompts()
+	means, err := m.HeadMeans(t.Context(), prompts, hs, [][]int{rowRange(0, len(prompts)), {1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return means
+	alone, err := m.HeadMeans(t.Context(), prompts[1:2], hs, [][]int{{0}})
+	if err != nil || !reflect.DeepEqual(alone[0], means[1]) {
+		t.Errorf("a set of one prompt: %v, %v, want %v", err, alone, means[1])
+	}
+	return means[0]
 }
 
 // TestHeadMeans: the means are those of the outputs that a trace shows, row by row, and a head under a mean edit puts out the mean of each
@@ -106,7 +112,7 @@ func TestHeadMeans(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", form, err, part)
 		}
 	}
-	if _, err := m.HeadMeans(t.Context(), meanPrompts(), []Head{{Layer: 9}}); err == nil {
+	if _, err := m.HeadMeans(t.Context(), meanPrompts(), []Head{{Layer: 9}}, [][]int{{0}}); err == nil {
 		t.Error("means of a head that does not exist")
 	}
 }

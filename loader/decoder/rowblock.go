@@ -33,12 +33,19 @@ func (c *blockConfig) rowLayer(variant editVariant, args []*Node) []*Node {
 	h := c.attnInput(x, w)
 	q, k, v := c.project(h, w, edits, pos)
 	own := c.turnQueries(edits, q, pos)
-	q = c.rotate(q, ExpandAxes(atPositions(cos, pos), 2), ExpandAxes(atPositions(sin, pos), 2))
+	cosAt, sinAt := ExpandAxes(atPositions(cos, pos), 2), ExpandAxes(atPositions(sin, pos), 2)
+	q = c.rotate(q, cosAt, sinAt)
 	tk, tv = putRows(tk, k, slot), putRows(tv, v, slot)
 
 	bp, tp := pk.Shape().Dim(0), pk.Shape().Dim(2)
 	filled := MaxScalar(tailPos, 0)
 	tr := c.rotate(tk, ExpandAxes(atPositions(cos, filled), 1), ExpandAxes(atPositions(sin, filled), 1))
+
+	promptPos := positions(x.Graph(), b, tp)
+	keyPos := Where(LessThan(promptPos, BroadcastToDims(ExpandAxes(promptLen, 1), b, tp)), promptPos, emptySlot(promptPos))
+	tailKey := Where(LessThan(tailPos, ZerosLike(tailPos)), emptySlot(tailPos), tailPos)
+	seen, seenTail := visibleKeys(pos, keyPos, window), LogicalAnd(visibleKeys(pos, tailKey, window), sameBranch(branch, tailBranch))
+	q = c.keepSpread(edits, q, edits.plainQueries(c, cosAt, sinAt), pos, spreadPart{pk, seen}, spreadPart{tr, seenTail})
 
 	qg := c.groupHeads(q)
 	shared := bp == 1 && b > 1
@@ -48,16 +55,13 @@ func (c *blockConfig) rowLayer(variant editVariant, args []*Node) []*Node {
 	} else {
 		sp = c.scores(qg, pk)
 	}
-	promptPos := positions(x.Graph(), b, tp)
-	keyPos := Where(LessThan(promptPos, BroadcastToDims(ExpandAxes(promptLen, 1), b, tp)), promptPos, emptySlot(promptPos))
-	tailKey := Where(LessThan(tailPos, ZerosLike(tailPos)), emptySlot(tailPos), tailPos)
 	st := c.scores(qg, tr)
 	if own != nil {
 		sp = c.headScores(edits, sp, own, c.turnKeys(edits, edits.rawPrompt, promptPos), pos)
 		st = c.headScores(edits, st, own, c.turnKeys(edits, tk, filled), pos)
 	}
-	sp = edits.stream(mask(sp, visibleKeys(pos, keyPos, window)), pos, keyPos)
-	st = edits.stream(mask(st, LogicalAnd(visibleKeys(pos, tailKey, window), sameBranch(branch, tailBranch))), pos, tailKey)
+	sp = edits.stream(mask(sp, seen), pos, keyPos)
+	st = edits.stream(mask(st, seenTail), pos, tailKey)
 
 	pp, pt := softmaxOf2(sp, st)
 	var z *Node
@@ -80,12 +84,15 @@ func softmaxOf2(a, b *Node) (pa, pb *Node) {
 }
 
 // sharedScores scores q [B, KV, G, R, D] of many conditions against one prompt's k [1, KV, Tp, D] as one product a KV head.
-func (c *blockConfig) sharedScores(q, k *Node) *Node {
+func (c *blockConfig) sharedScores(q, k *Node) *Node { return c.sharedProduct(q, k, c.scores) }
+
+// sharedProduct is score, a product of queries and keys, with the conditions' rows together.
+func (c *blockConfig) sharedProduct(q, k *Node, score func(q, k *Node) *Node) *Node {
 	kv, tp := c.kv, k.Shape().Dim(2)
 	rowsFirst := TransposeAllDims(q, 1, 0, 2, 3, 4) // [KV, B, G, R, D]
 	b, g, r := rowsFirst.Shape().Dim(1), rowsFirst.Shape().Dim(2), rowsFirst.Shape().Dim(3)
 	flat := Reshape(rowsFirst, 1, kv, 1, b*g*r, c.headDim)
-	s := Reshape(c.scores(flat, k), kv, b, g, r, tp)
+	s := Reshape(score(flat, k), kv, b, g, r, tp)
 	return TransposeAllDims(s, 1, 0, 2, 3, 4)
 }
 

@@ -66,6 +66,8 @@ func gainsOf(es []Edit, p *Prompt) loadertest.Gains {
 						g = 0
 					case e.Op == OpTemperature:
 						g /= e.Value
+					case e.Op == OpLengthScale:
+						g *= max(0, 1+e.Value*math.Log(max(1, float64(row+1)/float64(e.Length))))
 					case e.Op == OpZeroPlanes && slices.Contains(planesOf(e), plane):
 						g = 0
 					case e.Op == OpScalePlanes && slices.Contains(planesOf(e), plane):

@@ -14,6 +14,8 @@ const (
 	kindLegacy                          // gains on the outputs of q_proj and k_proj
 	kindDonor                           // given head outputs
 	kindStreaming                       // sink and recent keys only
+	kindLength                          // scores by the number of keys
+	kindSpread                          // scores rescaled to the spread that they have without gains on planes
 )
 
 // variantEdit holds one layer's inputs of those kinds for one sequence; slices are nil, or as long as said.
@@ -29,6 +31,10 @@ type variantEdit struct {
 
 	sink, recent []int32 // [heads]
 	streamRows   []int32 // [heads, 2]
+
+	growth, from []float32 // [heads]
+	growthRows   []int32   // [heads, 2]
+	spreadRows   []int32   // [heads, 2]
 }
 
 // headDonor is what a head puts out in place of its own.
@@ -61,6 +67,12 @@ func (v *variantEdit) kinds() editKinds {
 	}
 	if v.sink != nil {
 		k |= kindStreaming
+	}
+	if v.growth != nil {
+		k |= kindLength
+	}
+	if v.spreadRows != nil {
+		k |= kindSpread
 	}
 	return k
 }
@@ -96,6 +108,20 @@ func (g geometry) applyVariant(v *variantEdit, e editSite) error {
 			}
 		}
 		return setRows(v.donorRows, h, e.rows)
+	case OpLengthScale:
+		if v.growth == nil {
+			v.growth, v.from, v.growthRows = make([]float32, g.heads), repeated(float32(1), g.heads), make([]int32, 2*g.heads)
+		}
+		if v.growthRows[2*h+1] != 0 {
+			return fmt.Errorf("two edits scale the head's scores by length")
+		}
+		v.growth[h], v.from[h] = float32(e.Value), float32(e.Length)
+		return setRows(v.growthRows, h, e.rows)
+	case OpKeepSpread:
+		if v.spreadRows == nil {
+			v.spreadRows = make([]int32, 2*g.heads)
+		}
+		return setRows(v.spreadRows, h, e.rows)
 	default: // OpStreaming
 		if v.sink == nil {
 			v.sink, v.recent, v.streamRows = make([]int32, g.heads), make([]int32, g.heads), make([]int32, 2*g.heads)

@@ -15,6 +15,7 @@ import (
 // variantForms are one edit of every operation beyond the base ones, without the scope.
 var variantForms = []string{
 	"freeze:L1H2,L2H0:fast4", "swap=moebius64:L0H1,L2H3", "legacy:L1H1:fast8", "own_mean:L1H2", "mean:L0H3,L2H1", "patch:L0H0,L2H2", "streaming=2+3:L1H1,L0H2",
+	"length_scale=0.7+20:L0H2,L2H1",
 }
 
 // variantPrompt has a donor of the same length.
@@ -41,6 +42,9 @@ func TestVariantScopeLaw(t *testing.T) {
 		conds = append(conds, // one layer with all of them, and two tables in one head's group
 			Condition{Edits: edits(t, "freeze:L1H2:slow4@question", "swap=theta500:L1H3@question", "legacy:L1H0:fast4@question",
 				"patch:L1H1@question", "streaming=1+9:L1H0@question", "scale=0.5:L1H1@question")})
+		if slow() || be.Kind == KindGo {
+			conds = append(conds, Condition{Edits: edits(t, "zero_planes:L1H2,L2H0:slow4@question", "keep_spread:L1H2,L2H0@question")})
+		}
 		o := AskOptions{Batch: 1, MaxNew: 4}
 		if be.Kind != KindGo && !slow() { // few shapes to compile: one condition, nothing decoded
 			p.Decoy, o.MaxNew = nil, 0
