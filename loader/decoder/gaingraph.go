@@ -31,21 +31,31 @@ func (e *editNodes) queryGain(c *blockConfig, q, pos *Node) *Node {
 	if e == nil {
 		return q
 	}
-	return c.planeGain(q, pos, e.q, e.qRows)
+	q = c.planeGain(q, pos, e.q, e.qRows)
+	if e.dims == nil {
+		return q
+	}
+	return dimGain(q, pos, e.dims, e.dimRows)
+}
+
+// dimGain multiplies single dimensions of x [B, R, heads, D] by gains [B, heads, D] where pos is in a head's rows [B, heads, 2].
+func dimGain(x, pos, gains, rows *Node) *Node {
+	dims := x.Shape().Dimensions
+	gain := BroadcastToDims(ExpandAxes(gains, 1), dims...)
+	on := BroadcastToDims(ExpandAxes(inRows(pos, rows), -1), dims...)
+	gain = Where(on, gain, OnesLike(gain))
+	return Mul(x, ConvertDType(gain, x.DType()))
 }
 
 // planeGain multiplies the planes of x [B, R, heads, D] by gains [B, heads, planes+1] where pos is in a head's rows [B, heads, 2].
 func (c *blockConfig) planeGain(x, pos, gains, rows *Node) *Node {
-	b, r, h := x.Shape().Dim(0), x.Shape().Dim(1), x.Shape().Dim(2)
+	b, h := x.Shape().Dim(0), x.Shape().Dim(2)
 	planes := sliceLast(gains, 2, 0, c.planes())
 	parts := []*Node{c.joinPlanes(planes, planes)}
 	if rest := c.headDim - c.rotary; rest > 0 {
 		parts = append(parts, BroadcastToDims(sliceLast(gains, 2, c.planes(), c.planes()+1), b, h, rest))
 	}
-	gain := BroadcastToDims(ExpandAxes(Concatenate(parts, 2), 1), b, r, h, c.headDim)
-	on := BroadcastToDims(ExpandAxes(inRows(pos, rows), -1), b, r, h, c.headDim)
-	gain = Where(on, gain, OnesLike(gain))
-	return Mul(x, ConvertDType(gain, x.DType()))
+	return dimGain(x, pos, Concatenate(parts, 2), rows)
 }
 
 // variantNodes are the inputs beyond the base ones, nil where the variant lacks them.
@@ -65,6 +75,8 @@ type variantNodes struct {
 	length     *Node
 
 	sink, recent, streamRows *Node // [B, H] int32 twice, [B, H, 2]
+
+	dims, dimRows *Node // [B, H, D] float32, [B, H, 2] int32
 }
 
 // editVariant is what a program reads beside the base inputs.
@@ -96,6 +108,9 @@ func (r *nodeReader) variant(v editVariant, rows bool) variantNodes {
 	}
 	if v.kinds&kindStreaming != 0 {
 		e.sink, e.recent, e.streamRows = r.next(), r.next(), r.next()
+	}
+	if v.kinds&kindDims != 0 {
+		e.dims, e.dimRows = r.next(), r.next()
 	}
 	return e
 }

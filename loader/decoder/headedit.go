@@ -11,6 +11,8 @@ import (
 type HeadEdit struct {
 	QGain     []float32 // [planes+1], on the planes of the query before rotation; last, the dimensions that do not rotate
 	QRows     Rows
+	QDims     []float32 // [headDim], on single dimensions of the query before rotation; nil = none
+	DimRows   Rows
 	Table     *rope.Table // that query and key turn by; nil = the layer's own
 	TableRows Rows
 	Gain      float32 // on the output
@@ -23,7 +25,7 @@ func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, er
 	for _, e := range edits {
 		switch e.Op {
 		case OpLegacy, OpOwnMean, OpPatch, OpPath, OpStreaming:
-			return nil, fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, scale_planes, temperature, freeze or swap", e.Op)
+			return nil, fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, zero_dims, scale_planes, temperature, freeze or swap", e.Op)
 		}
 	}
 	c, err := m.geo.resolve(edits, t, q0)
@@ -38,6 +40,9 @@ func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, er
 	width := m.geo.planes + 1
 	out := &HeadEdit{
 		QGain: le.q[h.Index*width : (h.Index+1)*width], QRows: rows(le.qRows), Gain: le.head[h.Index], GainRows: rows(le.headRows),
+	}
+	if v := &le.variant; v.dims != nil {
+		out.QDims, out.DimRows = v.dims[h.Index*m.geo.headDim:(h.Index+1)*m.geo.headDim], rows(v.dimRows)
 	}
 	if le.variant.tables == nil || le.variant.tables[h.Index] == nil {
 		return out, nil
