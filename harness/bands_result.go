@@ -82,9 +82,11 @@ func (b *PlanBands) fill(e *evidence, t *target, res *Result, trials map[string]
 	if err != nil {
 		return err
 	}
-	for _, pool := range matchedPools {
-		if m := matches[pool]; m != nil {
-			out.Matches = append(out.Matches, *m)
+	for _, k := range b.K {
+		for _, pool := range matchedPools {
+			if m := matches[matchOf{pool, k}]; m != nil {
+				out.Matches = append(out.Matches, *m)
+			}
 		}
 	}
 	base := e.baseline()
@@ -200,7 +202,7 @@ func (r *Result) condition(name string) *ConditionResult {
 
 // bandPools are the columns of controls, in order.
 var bandPools = []struct{ pool, title string }{
-	{PoolLayer, "other heads"}, {PoolLayerKV, "other KV groups"}, {PoolRandomPlanes, "random planes"}, {PoolVariance, "variance"},
+	{PoolLayer, "other heads"}, {PoolLayerKV, "other KV groups"}, {PoolRandomPlanes, "random planes"}, {PoolRandomDims, "random dims"}, {PoolVariance, "variance"},
 	{PoolContribution, "contribution"}, {PoolNorm, "norm"}, {PoolTemperature, "temperature"},
 }
 
@@ -211,7 +213,8 @@ func (r *Result) writeBands(out *printer, v View) {
 		return
 	}
 	out.line("Drop of %s by band of planes (%s): taken away, not turning (freeze), turning the wrong way round (mirror); beside them the mean", r.Plan.Primary.Metric, b.Protocol)
-	out.line("drop of the controls of taking away. rad: the largest angle that the band turns over the needle's distance (%d tokens at most, %.0f on average).", b.Distance.Largest, float64(b.Distance.Mean))
+	out.line("drop of the controls of taking away and, of 19 controls or more, their randomisation p. rad: the largest angle that the band turns over the")
+	out.line("needle's distance (%d tokens at most, %.0f on average).", b.Distance.Largest, float64(b.Distance.Mean))
 	head := []string{"band", "rad", "zero", "freeze", "mirror"}
 	pools := slices.Clone(bandPools)
 	pools = slices.DeleteFunc(pools, func(p struct{ pool, title string }) bool {
@@ -247,6 +250,9 @@ func (r *Result) writeBands(out *printer, v View) {
 			for j, p := range pools {
 				if c := row.control(p.pool); c != nil && c.Controls > 0 {
 					rows[at][5+j] = fixed(float64(c.Drop), 3)
+					if c.P != nil {
+						rows[at][5+j] += fmt.Sprintf(" p %.2g", float64(*c.P))
+					}
 				}
 			}
 		}
@@ -289,9 +295,12 @@ func (r *Result) bandNotes(out *printer) {
 	if b.NoPlanes != "" {
 		out.line("No planes matched on what they do: %s.", b.NoPlanes)
 	}
-	for _, m := range b.Matches {
-		out.line("%s", m.note())
+	for i := range b.Matches {
+		if m := &b.Matches[i]; m.Reason != "" || m.Band == slow(b.Focus) {
+			out.line("%s", m.note())
+		}
 	}
+	r.fewerPlanes(out)
 	for _, w := range b.Windows {
 		if w.Reason != "" {
 			out.line("Windows @%s by %s: no centre, as %s.", w.Scope, w.Of, w.Reason)
@@ -301,23 +310,41 @@ func (r *Result) bandNotes(out *printer) {
 	}
 }
 
-// note is a match in a line.
+// fewerPlanes says where there are fewer sets of random planes or dimensions than asked for.
+func (r *Result) fewerPlanes(out *printer) {
+	said := map[string]bool{}
+	for _, row := range r.Bands.Rows {
+		for _, c := range row.Controls {
+			if c.Pool != PoolRandomPlanes && c.Pool != PoolRandomDims || c.Reason == "" {
+				continue
+			}
+			why := strings.TrimPrefix(strings.TrimPrefix(c.Reason, "needs >= 19 controls: "), "has no controls: ")
+			if line := fmt.Sprintf("%s, %s: %s.", map[string]string{PoolRandomPlanes: "Random planes", PoolRandomDims: "Random dimensions"}[c.Pool], row.Band, why); why != c.Reason && !said[line] {
+				said[line] = true
+				out.line("%s", line)
+			}
+		}
+	}
+}
+
+// note is a match in a line or two.
 func (m *BandMatch) note() string {
-	if m.Reason != "" {
-		return fmt.Sprintf("Planes, %s: none, %s.", m.Pool, m.Reason)
+	name := fmt.Sprintf("Planes, %s, %s: ", m.Pool, m.Band)
+	if len(m.Heads) == 0 {
+		return name + "none, " + m.Reason + "."
 	}
 	kinds := map[string]int{}
 	low, high := math.Inf(1), math.Inf(-1)
 	worst := []string{}
 	for _, h := range m.Heads {
 		kinds[h.Kind]++
-		low, high = min(low, float64(h.Ratio)), max(high, float64(h.Ratio))
+		low, high = min(low, float64(h.Lowest)), max(high, float64(h.Highest))
 		if h.Kind == patch.Unmatched && len(worst) < 5 {
 			worst = append(worst, fmt.Sprintf("%s ratio %.2f", h.Head, float64(h.Ratio)))
 		}
 	}
 	if m.Pool == PoolTemperature {
-		return fmt.Sprintf("Planes, temperature: the band away and the rest times sqrt(variance with it / without it), so that scores spread as before: %.2f to %.2f.", 1/high, 1/low)
+		return fmt.Sprintf("%sthe band away and the rest times sqrt(variance with it / without it), so that scores spread as before: %.2f to %.2f. One control, no p.", name, 1/high, 1/low)
 	}
 	var parts []string
 	for _, k := range []string{patch.MatchedWhole, patch.MatchedFewer, patch.MatchedPartial, patch.Unmatched} {
@@ -325,9 +352,12 @@ func (m *BandMatch) note() string {
 			parts = append(parts, fmt.Sprintf("%d %s", kinds[k], k))
 		}
 	}
-	text := fmt.Sprintf("Planes, %s: heads %s; the control's size over the band's %.2f to %.2f", m.Pool, strings.Join(parts, ", "), low, high)
-	if len(worst) > 0 {
+	text := fmt.Sprintf("%s%d control sets; heads %s; a control's size over the band's %.2f to %.2f", name, m.Sets, strings.Join(parts, ", "), low, high)
+	if len(worst) > 0 && m.Reason == "" {
 		text += "; unmatched: " + strings.Join(worst, ", ")
+	}
+	if m.Reason != "" {
+		text += "; " + m.Reason
 	}
 	return text + "."
 }

@@ -35,6 +35,8 @@ type target struct {
 	skipped  heads.Set // of the list, but the experiment cannot edit them
 	controls []Controls
 	guessed  bool // heads and controls stand in for what is not known yet
+
+	matches map[matchOf]*BandMatch // of the bands stage, once they have been found
 }
 
 // controlled is what control sets are drawn for and from.

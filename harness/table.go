@@ -34,6 +34,7 @@ func (r *Result) Write(w io.Writer, v View) error {
 	}
 	r.writeModes(out, v.Markdown)
 	r.writeBands(out, v)
+	r.writePredictions(out, StageBands, v)
 	r.writeExperiments(out, v)
 	for _, n := range r.notes() {
 		out.line("%s", n)
@@ -244,8 +245,8 @@ func (r *Result) notes() []string {
 		n = append(n, fmt.Sprintf("The best %d heads were asked for: %d of them are below the threshold.", about.Top, about.Top-len(r.Detection.Heads)))
 	}
 	for _, e := range r.Effects {
-		if r.Bands != nil && e.P == nil {
-			continue // the table of bands has the means of a few controls
+		if r.Bands != nil && (e.P == nil || e.Pool != PoolLayer && e.Pool != PoolLayerKV) {
+			continue // the table of bands has the rest
 		}
 		p := "p " + e.Reason
 		if e.P != nil {

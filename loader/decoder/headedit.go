@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headscope/headscope/loader/rope"
 )
@@ -19,12 +20,16 @@ type HeadEdit struct {
 	GainRows  Rows
 }
 
+// OfOneHead tells whether a head's own queries, keys and values in a run without edits fix what the operation does to its scores and output.
+func (o Op) OfOneHead() bool {
+	return slices.Contains(baseOps, o) || o == OpFreeze || o == OpSwap || o == OpZeroDims
+}
+
 // HeadEdit resolves edits at one head for a prompt of t tokens whose question starts at row q0, in a pass over so many tokens. Operations
 // that need more than the head's own queries, keys and values are refused.
 func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, error) {
 	for _, e := range edits {
-		switch e.Op {
-		case OpLegacy, OpOwnMean, OpPatch, OpPath, OpStreaming:
+		if !e.Op.OfOneHead() {
 			return nil, fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, zero_dims, scale_planes, temperature, freeze or swap", e.Op)
 		}
 	}
