@@ -135,9 +135,8 @@ func rotaryDims(s *loader.Spec) int {
 func (p *Plan) addBands(o *Options, unreachable []int, tests []*Prompt) error {
 	b := &PlanBands{PlanTarget: planTarget(o, unreachable), PlanControls: planControls(o), Protocol: o.Bands.Protocol, K: slices.Clone(o.Bands.K), Windows: []string{}, Ledger: o.Bands.Ledger, Interleaved: o.Model.Spec.Interleaved}
 	b.countPlanes(o)
-	if o.HeadsOf != "" && o.HeadsOf != p.Model.WeightsSHA256 {
-		return usagef("give the result of this model; heads to be taken over on purpose can be given as a list, such as L18H6,L8H0",
-			"the heads were found in another model: weights %.12s, this model's are %.12s", o.HeadsOf, p.Model.WeightsSHA256)
+	if err := p.checkHeadsOf(o); err != nil {
+		return err
 	}
 	rotary := rotaryDims(o.Model.Spec)
 	if b.K == nil {

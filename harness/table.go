@@ -105,8 +105,8 @@ func (r *Result) conditionRows() [][]string {
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
 		m := &c.Metrics
-		if c.Stage == StageBands && c.ControlOf != "" {
-			continue // the table of bands has their means
+		if (c.Stage == StageBands || c.Stage == StageSwap) && c.ControlOf != "" {
+			continue // tables of their own have their means
 		}
 		if key := c.ControlOf + " " + c.Pool; c.ControlOf != "" {
 			if more[key] = append(more[key], r.Plan.drop(c)); len(more[key]) > shownControls {
@@ -187,7 +187,7 @@ func (r *Result) title(c *ConditionResult) string {
 		scope = " @" + string(c.Scope)
 	}
 	switch {
-	case c.Stage == StageBands:
+	case c.Stage == StageBands || c.Stage == StageSwap:
 		return c.Name
 	case c.ControlOf != "" && c.Stage == StageKeep:
 		name, _, _ := strings.Cut(c.Name, "@")
