@@ -208,13 +208,28 @@ var bandPools = []struct{ pool, title string }{
 
 // writeBands shows zero beside freeze beside each control's drop.
 func (r *Result) writeBands(out *printer, v View) {
-	b := r.Bands
-	if b == nil {
+	if r.Bands == nil {
 		return
 	}
-	out.line("Drop of %s by band of planes (%s): taken away, not turning (freeze), turning the wrong way round (mirror); beside them the mean", r.Plan.Primary.Metric, b.Protocol)
-	out.line("drop of the controls of taking away and, of 19 controls or more, their randomisation p. rad: the largest angle that the band turns over the")
-	out.line("needle's distance (%d tokens at most, %.0f on average).", b.Distance.Largest, float64(b.Distance.Mean))
+	about, rows := r.bandRows()
+	for _, line := range about {
+		out.line("%s", line)
+	}
+	out.grid(rows, v.Markdown)
+	for _, note := range r.bandNotes() {
+		out.line("%s", note)
+	}
+	out.line("")
+}
+
+// bandRows is the table of bands, and what it is about.
+func (r *Result) bandRows() (about []string, rows [][]string) {
+	b := r.Bands
+	about = []string{
+		fmt.Sprintf("Drop of %s by band of planes (%s): taken away, not turning (freeze), turning the wrong way round (mirror); beside them the mean", r.Plan.Primary.Metric, b.Protocol),
+		"drop of the controls of taking away and, of 19 controls or more, their randomisation p. rad: the largest angle that the band turns over the",
+		fmt.Sprintf("needle's distance (%d tokens at most, %.0f on average).", b.Distance.Largest, float64(b.Distance.Mean)),
+	}
 	head := []string{"band", "rad", "zero", "freeze", "mirror"}
 	pools := slices.Clone(bandPools)
 	pools = slices.DeleteFunc(pools, func(p struct{ pool, title string }) bool {
@@ -223,9 +238,8 @@ func (r *Result) writeBands(out *printer, v View) {
 	for _, p := range pools {
 		head = append(head, p.title)
 	}
-	rows := [][]string{head}
+	rows = [][]string{head}
 	lines := map[string]int{}
-	marked := false
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		key := row.Band + "@" + string(row.Scope)
@@ -240,7 +254,6 @@ func (r *Result) writeBands(out *printer, v View) {
 			cells[0], cells[1] = row.Band+" @"+string(row.Scope), fmt.Sprintf("%.3g", float64(row.Angle))
 			if !row.Rotation {
 				cells[1] += " *"
-				marked = true
 			}
 			rows = append(rows, cells)
 		}
@@ -261,12 +274,7 @@ func (r *Result) writeBands(out *printer, v View) {
 			rows[at][column] = "no-op"
 		}
 	}
-	out.grid(rows, v.Markdown)
-	if marked {
-		out.line("* below %g rad: cannot test rotation. What taking this band away does, it does not do through rotation.", cannotRotate)
-	}
-	r.bandNotes(out)
-	out.line("")
+	return about, rows
 }
 
 func (r *BandRow) control(pool string) *BandControl {
@@ -279,52 +287,62 @@ func (r *BandRow) control(pool string) *BandControl {
 }
 
 // bandNotes say what a reader of the table has to know.
-func (r *Result) bandNotes(out *printer) {
+func (r *Result) bandNotes() []string {
 	b := r.Bands
+	var n []string
+	add := func(format string, args ...any) { n = append(n, fmt.Sprintf(format, args...)) }
+	if slices.ContainsFunc(b.Rows, func(row BandRow) bool { return !row.Rotation }) {
+		add("* below %g rad: cannot test rotation. What taking this band away does, it does not do through rotation.", cannotRotate)
+	}
 	if len(b.Siblings) > 0 {
-		out.line("Published protocol: %d query heads outside of the set see the changed keys too: %s.", len(b.Siblings), someHeads(b.Siblings))
+		add("Published protocol: %d query heads outside of the set see the changed keys too: %s.", len(b.Siblings), someHeads(b.Siblings))
 	}
 	if len(b.Skipped) > 0 {
-		out.line("Skipped, as their layers do not rotate: %d heads, %s.", len(b.Skipped), someHeads(b.Skipped))
+		add("Skipped, as their layers do not rotate: %d heads, %s.", len(b.Skipped), someHeads(b.Skipped))
 	}
 	for i := range b.Rows {
 		if row := &b.Rows[i]; row.NoOp != "" {
-			out.line("%s is a no-op: %s.", row.Condition, row.NoOp)
+			add("%s is a no-op: %s.", row.Condition, row.NoOp)
 		}
 	}
 	if b.NoPlanes != "" {
-		out.line("No planes matched on what they do: %s.", b.NoPlanes)
+		add("No planes matched on what they do: %s.", b.NoPlanes)
 	}
 	for i := range b.Matches {
 		if m := &b.Matches[i]; m.Reason != "" || m.Band == slow(b.Focus) {
-			out.line("%s", m.note())
+			add("%s", m.note())
 		}
 	}
-	r.fewerPlanes(out)
+	n = append(n, b.fewerPlanes()...)
 	for _, w := range b.Windows {
 		if w.Reason != "" {
-			out.line("Windows @%s by %s: no centre, as %s.", w.Scope, w.Of, w.Reason)
+			add("Windows @%s by %s: no centre, as %s.", w.Scope, w.Of, w.Reason)
 			continue
 		}
-		out.line("Windows @%s by %s: centre %.2f, width %.2f of the order by speed (0 slowest, 1 fastest).", w.Scope, w.Of, float64(w.Center), float64(w.Width))
+		add("Windows @%s by %s: centre %.2f, width %.2f of the order by speed (0 slowest, 1 fastest).", w.Scope, w.Of, float64(w.Center), float64(w.Width))
 	}
+	if len(b.Windows) > 0 {
+		add("Every window is held against the same sets of as many random planes; centre and width themselves have no controls.")
+	}
+	return n
 }
 
 // fewerPlanes says where there are fewer sets of random planes or dimensions than asked for.
-func (r *Result) fewerPlanes(out *printer) {
-	said := map[string]bool{}
-	for _, row := range r.Bands.Rows {
+func (b *BandsResult) fewerPlanes() []string {
+	var n []string
+	for _, row := range b.Rows {
 		for _, c := range row.Controls {
 			if c.Pool != PoolRandomPlanes && c.Pool != PoolRandomDims || c.Reason == "" {
 				continue
 			}
 			why := strings.TrimPrefix(strings.TrimPrefix(c.Reason, "needs >= 19 controls: "), "has no controls: ")
-			if line := fmt.Sprintf("%s, %s: %s.", map[string]string{PoolRandomPlanes: "Random planes", PoolRandomDims: "Random dimensions"}[c.Pool], row.Band, why); why != c.Reason && !said[line] {
-				said[line] = true
-				out.line("%s", line)
+			line := fmt.Sprintf("%s, %s: %s.", map[string]string{PoolRandomPlanes: "Random planes", PoolRandomDims: "Random dimensions"}[c.Pool], row.Band, why)
+			if why != c.Reason && !slices.Contains(n, line) {
+				n = append(n, line)
 			}
 		}
 	}
+	return n
 }
 
 // note is a match in a line or two.

@@ -81,6 +81,7 @@ func TestSwap(t *testing.T) {
 		t.Errorf("the own table changes the margin by %g", own.Value)
 	}
 	checkDepths(t, r, trials)
+	exportsParts(t, r, map[string]int{"depths.csv": 3 * 8, "texts.csv": 3})
 	if len(r.Texts) != 3 || r.Texts[1].Largest > unmoved || float64(r.Texts[2].KL.Value) < 1e-5 || r.Texts[0].NLL.Of != 2 {
 		t.Errorf("texts %+v", r.Texts)
 	}
