@@ -3,87 +3,170 @@ package harness
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/patch"
 )
 
-// BandMatch is a control of the band of the dose curve's focus that rests on statistics of planes.
+// BandMatch is a band's controls of a pool that rests on statistics of planes. The planes of each are in the conditions' edits.
 type BandMatch struct {
 	Pool   string          `json:"pool"`
+	Band   string          `json:"band"`
+	Sets   int             `json:"sets"` // distinct controls: one match in every head each
 	Heads  []BandMatchHead `json:"heads"`
-	Reason string          `json:"reason,omitempty"` // why there is none
+	Reason string          `json:"reason,omitempty"` // why there are fewer than asked for, or none
+
+	sets  [][]int // which match of each head
+	found []patch.PlaneMatches
 }
 
-// BandMatchHead is that control in one head.
+// BandMatchHead is what was found in one head.
 type BandMatchHead struct {
-	Head   decoder.Head `json:"head"`
-	Planes []int        `json:"planes"` // edited in the control
-	Gain   Number       `json:"gain"`   // of these planes; of temperature, of the planes that are left
-	Ratio  Number       `json:"ratio"`  // the control's size over the band's; of temperature, the spread of scores without the band over that with it
-	Kind   string       `json:"kind"`   // matched, fewer, partial, unmatched, or rescaled
+	Head    decoder.Head `json:"head"`
+	Planes  []int        `json:"planes"`  // edited in the first control
+	Gain    Number       `json:"gain"`    // of these planes; of temperature, of the planes that are left
+	Ratio   Number       `json:"ratio"`   // that control's size over the band's; of temperature, the spread of scores without the band over that with it
+	Kind    string       `json:"kind"`    // matched, fewer, partial, unmatched, or rescaled
+	Matches int          `json:"matches"` // distinct ones that controls take
+	Exist   int          `json:"exist"`   // of as many whole planes within the tolerance; 0 = not counted
+	Lowest  Number       `json:"lowest_ratio"`
+	Highest Number       `json:"highest_ratio"`
 }
 
 const matchRescaled = "rescaled"
 
-// matches are the controls by pool; nil where the statistics are not there yet.
-func (b *PlanBands) matches(e *evidence, t *target) (map[string]*BandMatch, error) {
+// matchOf names a band's controls: a pool and a dose.
+type matchOf struct {
+	pool string
+	k    int
+}
+
+// matches are the controls by pool and dose; nil where the statistics are not there yet.
+func (b *PlanBands) matches(e *evidence, t *target) (map[matchOf]*BandMatch, error) {
 	trials := e.trials[StagePlanes]
 	if b.Planes == nil || len(trials) == 0 {
 		return nil, nil
 	}
-	out := map[string]*BandMatch{}
-	seen := trials[0].Planes
-	for _, pool := range matchedPools {
-		m := &BandMatch{Pool: pool, Heads: []BandMatchHead{}}
-		out[pool] = m
-		switch {
-		case trials[0].Outcome == Failed:
-			m.Reason = "the planes could not be looked at: " + trials[0].Error
-		case seen == nil || len(seen.Heads) != len(t.heads):
-			return nil, fmt.Errorf("trial of stage %s does not hold the planes of the %d heads", StagePlanes, len(t.heads))
-		}
-		for i := 0; i < len(t.heads) && m.Reason == ""; i++ {
-			h := &seen.Heads[i]
-			table := b.table(h.Head.Layer)
-			if h.Head != t.heads[i] || table == nil || len(h.Contribution) != len(table.InvFreq)+1 || len(h.Covariance) != len(h.Contribution)*(len(h.Contribution)+1)/2 || len(h.Norm) != len(table.InvFreq) {
-				return nil, fmt.Errorf("trial of stage %s: planes of head %s in place of %s, or not of its table", StagePlanes, h.Head, t.heads[i])
+	if t.matches != nil {
+		return t.matches, nil
+	}
+	most := 0
+	for _, n := range b.PlaneControls {
+		most = max(most, n)
+	}
+	out := map[matchOf]*BandMatch{}
+	for _, k := range b.K {
+		for _, pool := range matchedPools {
+			if pool == PoolTemperature && k != b.Focus {
+				continue
 			}
-			band, err := table.planes(slow(b.Focus))
-			if err != nil {
+			m := &BandMatch{Pool: pool, Band: slow(k), Heads: []BandMatchHead{}}
+			out[matchOf{pool, k}] = m
+			if trials[0].Outcome == Failed {
+				m.Reason = "the planes could not be looked at: " + trials[0].Error
+				continue
+			}
+			if err := b.match(e, t, m, most); err != nil {
 				return nil, err
 			}
-			got, err := b.matchHead(e, h, pool, band)
-			if err != nil {
-				m.Reason = fmt.Sprintf("head %s: %v", h.Head, err)
-				m.Heads = m.Heads[:0]
-				break
-			}
-			m.Heads = append(m.Heads, got)
 		}
 	}
+	t.matches = out
 	return out, nil
 }
 
-// matchHead finds one head's control of a pool.
-func (b *PlanBands) matchHead(e *evidence, h *HeadPlanes, pool string, band []int) (BandMatchHead, error) {
-	if pool == PoolTemperature {
-		whole := h.variance(func(int) bool { return true })
-		rest := h.variance(func(p int) bool { return !slices.Contains(band, p) })
-		if !(whole > 0) || !(rest > 0) {
-			return BandMatchHead{}, fmt.Errorf("its scores do not vary without the band")
+// match finds the controls of a pool and dose in all heads, up to n.
+func (b *PlanBands) match(e *evidence, t *target, m *BandMatch, n int) error {
+	seen := e.trials[StagePlanes][0].Planes
+	if seen == nil || len(seen.Heads) != len(t.heads) {
+		return fmt.Errorf("trial of stage %s does not hold the planes of the %d heads", StagePlanes, len(t.heads))
+	}
+	for i := range t.heads {
+		h := &seen.Heads[i]
+		table := b.table(h.Head.Layer)
+		if h.Head != t.heads[i] || table == nil || len(h.Contribution) != len(table.InvFreq)+1 || len(h.Covariance) != len(h.Contribution)*(len(h.Contribution)+1)/2 || len(h.Norm) != len(table.InvFreq) {
+			return fmt.Errorf("trial of stage %s: planes of head %s in place of %s, or not of its table", StagePlanes, h.Head, t.heads[i])
 		}
-		var left []int
-		for p := range h.Norm {
-			if !slices.Contains(band, p) {
-				left = append(left, p)
+		band, err := table.planes(m.Band)
+		if err != nil {
+			return err
+		}
+		got, err := b.matchHead(e, h, m, band, n)
+		if err != nil {
+			m.Reason, m.Heads, m.found = fmt.Sprintf("head %s: %v", h.Head, err), m.Heads[:0], nil
+			return nil
+		}
+		one := BandMatchHead{h.Head, got.Sets[0].Planes, Number(got.Sets[0].Gain), Number(got.Sets[0].Ratio), got.Sets[0].Kind, len(got.Sets), got.Exist, nan, nan}
+		low, high := math.Inf(1), math.Inf(-1)
+		for _, s := range got.Sets {
+			low, high = min(low, s.Ratio), max(high, s.Ratio)
+		}
+		one.Lowest, one.Highest = Number(low), Number(high)
+		m.Heads, m.found = append(m.Heads, one), append(m.found, got)
+	}
+	m.combine(n, b.planesRand(&e.plan.Statistics, decoder.Head{Layer: 1 << 20}))
+	return nil
+}
+
+// combine draws distinct controls: a match in every head each, the first one the nearest everywhere.
+func (m *BandMatch) combine(n int, rng *rand.Rand) {
+	possible := 1.0
+	for i := range m.found {
+		possible *= float64(len(m.found[i].Sets))
+	}
+	seen := map[string]bool{}
+	for tries := 0; len(m.sets) < n && float64(len(m.sets)) < possible && tries < drawTries; tries++ {
+		set := make([]int, len(m.found))
+		for i := range set {
+			if tries > 0 {
+				set[i] = rng.IntN(len(m.found[i].Sets))
 			}
 		}
-		return BandMatchHead{h.Head, left, Number(math.Sqrt(whole / rest)), Number(math.Sqrt(rest / whole)), matchRescaled}, nil
+		if key := fmt.Sprint(set); !seen[key] {
+			seen[key], m.sets = true, append(m.sets, set)
+		}
 	}
-	m, err := patch.MatchPlanes(h.size(pool), band, b.Planes.Tolerance, b.planesRand(&e.plan.Statistics, h.Head))
-	return BandMatchHead{h.Head, m.Planes, Number(m.Gain), Number(m.Ratio), m.Kind}, err
+	m.Sets = len(m.sets)
+	if m.Sets >= n {
+		return
+	}
+	if m.Pool == PoolTemperature {
+		m.Reason = "there is one such control"
+		return
+	}
+	var few []string
+	for _, h := range m.Heads {
+		if h.Matches < n && len(few) < 5 {
+			why := fmt.Sprintf("%s %d %s", h.Head, h.Matches, h.Kind)
+			if h.Kind == patch.Unmatched {
+				why = fmt.Sprintf("%s unmatched: ratio %.2f", h.Head, float64(h.Ratio))
+			}
+			few = append(few, why)
+		}
+	}
+	m.Reason = fmt.Sprintf("asked for %d, the heads' matches make %d: %s", n, m.Sets, strings.Join(few, ", "))
+}
+
+// matchHead finds one head's controls.
+func (b *PlanBands) matchHead(e *evidence, h *HeadPlanes, m *BandMatch, band []int, n int) (patch.PlaneMatches, error) {
+	if m.Pool != PoolTemperature {
+		return patch.MatchPlaneSets(h.size(m.Pool), band, b.Planes.Tolerance, max(1, n), b.planesRand(&e.plan.Statistics, h.Head))
+	}
+	whole := h.variance(func(int) bool { return true })
+	rest := h.variance(func(p int) bool { return !slices.Contains(band, p) })
+	if !(whole > 0) || !(rest > 0) {
+		return patch.PlaneMatches{}, fmt.Errorf("its scores do not vary without the band")
+	}
+	var left []int
+	for p := range h.Norm {
+		if !slices.Contains(band, p) {
+			left = append(left, p)
+		}
+	}
+	return patch.PlaneMatches{Sets: []patch.PlaneMatch{{Planes: left, Gain: math.Sqrt(whole / rest), Ratio: math.Sqrt(rest / whole), Kind: matchRescaled}}}, nil
 }
 
 // size is what the planes of a head are matched on.
@@ -111,8 +194,8 @@ func (h *HeadPlanes) size(pool string) patch.PlaneSize {
 	return patch.PlaneSize{Pairs: pairs}
 }
 
-// edits are the control's; main is the condition that it is a control of.
-func (m *BandMatch) edits(main *condition) []decoder.Edit {
+// edits are those of control i; main is the condition that it is a control of.
+func (m *BandMatch) edits(main *condition, i int) []decoder.Edit {
 	op, scope := main.edits[0].Op, main.scope
 	var out []decoder.Edit
 	if m.Pool == PoolTemperature {
@@ -121,20 +204,25 @@ func (m *BandMatch) edits(main *condition) []decoder.Edit {
 			return append(out, patch.KeepSpread(main.heads, scope)...)
 		}
 	}
-	for _, h := range m.Heads {
-		one := []decoder.Head{h.Head}
+	for j, h := range m.Heads {
+		one, match := []decoder.Head{h.Head}, m.found[j].Sets[m.sets[i][j]]
 		switch {
 		case m.Pool == PoolTemperature:
-			out = append(out, patch.Temperature(one, 1/float64(h.Gain), scope)...)
-		case h.Gain == 0 && op == decoder.OpLegacy:
-			out = append(out, patch.LegacyPlanes(one, h.Planes, scope)...)
-		case h.Gain == 0:
-			out = append(out, patch.ZeroPlanes(one, h.Planes, scope)...)
+			out = append(out, patch.Temperature(one, 1/match.Gain, scope)...)
+		case match.Gain == 0 && op == decoder.OpLegacy:
+			out = append(out, patch.LegacyPlanes(one, match.Planes, scope)...)
+		case match.Gain == 0:
+			out = append(out, patch.ZeroPlanes(one, match.Planes, scope)...)
 		default:
-			out = append(out, patch.ScalePlanes(one, h.Planes, float64(h.Gain), scope)...)
+			out = append(out, patch.ScalePlanes(one, match.Planes, match.Gain, scope)...)
 		}
 	}
 	return out
+}
+
+// planesRand is the stream of one head's matching: independent of which other heads there are.
+func (b *PlanBands) planesRand(s *PlanStats, h decoder.Head) *rand.Rand {
+	return rand.New(rand.NewPCG(s.Seed, b.Planes.Stream+uint64(h.Layer)<<32+uint64(h.Index)<<12))
 }
 
 // cannotRotate is the angle below which a band cannot be about rotation: its planes keep their direction.

@@ -82,9 +82,11 @@ func (b *PlanBands) fill(e *evidence, t *target, res *Result, _ map[string][]Tri
 	if err != nil {
 		return err
 	}
-	for _, pool := range matchedPools {
-		if m := matches[pool]; m != nil {
-			out.Matches = append(out.Matches, *m)
+	for _, k := range b.K {
+		for _, pool := range matchedPools {
+			if m := matches[matchOf{pool, k}]; m != nil {
+				out.Matches = append(out.Matches, *m)
+			}
 		}
 	}
 	for i := range res.Conditions {
@@ -185,18 +187,34 @@ func (r *Result) condition(name string) *ConditionResult {
 
 // bandPools are the columns of controls, in order.
 var bandPools = []struct{ pool, title string }{
-	{PoolLayer, "other heads"}, {PoolLayerKV, "other KV groups"}, {PoolRandomPlanes, "random planes"}, {PoolVariance, "variance"},
+	{PoolLayer, "other heads"}, {PoolLayerKV, "other KV groups"}, {PoolRandomPlanes, "random planes"}, {PoolRandomDims, "random dims"}, {PoolVariance, "variance"},
 	{PoolContribution, "contribution"}, {PoolNorm, "norm"}, {PoolTemperature, "temperature"},
 }
 
 // writeBands shows zero beside freeze beside each control's drop.
 func (r *Result) writeBands(out *printer, v View) {
-	b := r.Bands
-	if b == nil {
+	if r.Bands == nil {
 		return
 	}
-	out.line("Drop of %s by band of planes (%s): taken away, not turning (freeze), turning the wrong way round (mirror); beside them the mean", r.Plan.Primary.Metric, b.Protocol)
-	out.line("drop of the controls of taking away. rad: the largest angle that the band turns over the needle's distance (%d tokens at most, %.0f on average).", b.Distance.Largest, float64(b.Distance.Mean))
+	about, rows := r.bandRows()
+	for _, line := range about {
+		out.line("%s", line)
+	}
+	out.grid(rows, v.Markdown)
+	for _, note := range r.bandNotes() {
+		out.line("%s", note)
+	}
+	out.line("")
+}
+
+// bandRows is the table of bands, and what it is about.
+func (r *Result) bandRows() (about []string, rows [][]string) {
+	b := r.Bands
+	about = []string{
+		fmt.Sprintf("Drop of %s by band of planes (%s): taken away, not turning (freeze), turning the wrong way round (mirror); beside them the mean", r.Plan.Primary.Metric, b.Protocol),
+		"drop of the controls of taking away and, of 19 controls or more, their randomisation p. rad: the largest angle that the band turns over the",
+		fmt.Sprintf("needle's distance (%d tokens at most, %.0f on average).", b.Distance.Largest, float64(b.Distance.Mean)),
+	}
 	head := []string{"band", "rad", "zero", "freeze", "mirror"}
 	pools := slices.Clone(bandPools)
 	pools = slices.DeleteFunc(pools, func(p struct{ pool, title string }) bool {
@@ -205,9 +223,8 @@ func (r *Result) writeBands(out *printer, v View) {
 	for _, p := range pools {
 		head = append(head, p.title)
 	}
-	rows := [][]string{head}
+	rows = [][]string{head}
 	lines := map[string]int{}
-	marked := false
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		key := row.Band + "@" + string(row.Scope)
@@ -222,7 +239,6 @@ func (r *Result) writeBands(out *printer, v View) {
 			cells[0], cells[1] = row.Band+" @"+string(row.Scope), fmt.Sprintf("%.3g", float64(row.Angle))
 			if !row.Rotation {
 				cells[1] += " *"
-				marked = true
 			}
 			rows = append(rows, cells)
 		}
@@ -232,6 +248,9 @@ func (r *Result) writeBands(out *printer, v View) {
 			for j, p := range pools {
 				if c := row.control(p.pool); c != nil && c.Controls > 0 {
 					rows[at][5+j] = fixed(float64(c.Drop), 3)
+					if c.P != nil {
+						rows[at][5+j] += fmt.Sprintf(" p %.2g", float64(*c.P))
+					}
 				}
 			}
 		}
@@ -240,12 +259,7 @@ func (r *Result) writeBands(out *printer, v View) {
 			rows[at][column] = "no-op"
 		}
 	}
-	out.grid(rows, v.Markdown)
-	if marked {
-		out.line("* below %g rad: cannot test rotation. What taking this band away does, it does not do through rotation.", cannotRotate)
-	}
-	r.bandNotes(out)
-	out.line("")
+	return about, rows
 }
 
 func (r *BandRow) control(pool string) *BandControl {
@@ -258,51 +272,82 @@ func (r *BandRow) control(pool string) *BandControl {
 }
 
 // bandNotes say what a reader of the table has to know.
-func (r *Result) bandNotes(out *printer) {
+func (r *Result) bandNotes() []string {
 	b := r.Bands
+	var n []string
+	add := func(format string, args ...any) { n = append(n, fmt.Sprintf(format, args...)) }
+	if slices.ContainsFunc(b.Rows, func(row BandRow) bool { return !row.Rotation }) {
+		add("* below %g rad: cannot test rotation. What taking this band away does, it does not do through rotation.", cannotRotate)
+	}
 	if len(b.Siblings) > 0 {
-		out.line("Published protocol: %d query heads outside of the set see the changed keys too: %s.", len(b.Siblings), someHeads(b.Siblings))
+		add("Published protocol: %d query heads outside of the set see the changed keys too: %s.", len(b.Siblings), someHeads(b.Siblings))
 	}
 	if len(b.Skipped) > 0 {
-		out.line("Skipped, as their layers do not rotate: %d heads, %s.", len(b.Skipped), someHeads(b.Skipped))
+		add("Skipped, as their layers do not rotate: %d heads, %s.", len(b.Skipped), someHeads(b.Skipped))
 	}
 	for i := range b.Rows {
 		if row := &b.Rows[i]; row.NoOp != "" {
-			out.line("%s is a no-op: %s.", row.Condition, row.NoOp)
+			add("%s is a no-op: %s.", row.Condition, row.NoOp)
 		}
 	}
 	if b.NoPlanes != "" {
-		out.line("No planes matched on what they do: %s.", b.NoPlanes)
+		add("No planes matched on what they do: %s.", b.NoPlanes)
 	}
-	for _, m := range b.Matches {
-		out.line("%s", m.note())
+	for i := range b.Matches {
+		if m := &b.Matches[i]; m.Reason != "" || m.Band == slow(b.Focus) {
+			add("%s", m.note())
+		}
 	}
+	n = append(n, b.fewerPlanes()...)
 	for _, w := range b.Windows {
 		if w.Reason != "" {
-			out.line("Windows @%s by %s: no centre, as %s.", w.Scope, w.Of, w.Reason)
+			add("Windows @%s by %s: no centre, as %s.", w.Scope, w.Of, w.Reason)
 			continue
 		}
-		out.line("Windows @%s by %s: centre %.2f, width %.2f of the order by speed (0 slowest, 1 fastest).", w.Scope, w.Of, float64(w.Center), float64(w.Width))
+		add("Windows @%s by %s: centre %.2f, width %.2f of the order by speed (0 slowest, 1 fastest).", w.Scope, w.Of, float64(w.Center), float64(w.Width))
 	}
+	if len(b.Windows) > 0 {
+		add("Every window is held against the same sets of as many random planes; centre and width themselves have no controls.")
+	}
+	return n
 }
 
-// note is a match in a line.
+// fewerPlanes says where there are fewer sets of random planes or dimensions than asked for.
+func (b *BandsResult) fewerPlanes() []string {
+	var n []string
+	for _, row := range b.Rows {
+		for _, c := range row.Controls {
+			if c.Pool != PoolRandomPlanes && c.Pool != PoolRandomDims || c.Reason == "" {
+				continue
+			}
+			why := strings.TrimPrefix(strings.TrimPrefix(c.Reason, "needs >= 19 controls: "), "has no controls: ")
+			line := fmt.Sprintf("%s, %s: %s.", map[string]string{PoolRandomPlanes: "Random planes", PoolRandomDims: "Random dimensions"}[c.Pool], row.Band, why)
+			if why != c.Reason && !slices.Contains(n, line) {
+				n = append(n, line)
+			}
+		}
+	}
+	return n
+}
+
+// note is a match in a line or two.
 func (m *BandMatch) note() string {
-	if m.Reason != "" {
-		return fmt.Sprintf("Planes, %s: none, %s.", m.Pool, m.Reason)
+	name := fmt.Sprintf("Planes, %s, %s: ", m.Pool, m.Band)
+	if len(m.Heads) == 0 {
+		return name + "none, " + m.Reason + "."
 	}
 	kinds := map[string]int{}
 	low, high := math.Inf(1), math.Inf(-1)
 	worst := []string{}
 	for _, h := range m.Heads {
 		kinds[h.Kind]++
-		low, high = min(low, float64(h.Ratio)), max(high, float64(h.Ratio))
+		low, high = min(low, float64(h.Lowest)), max(high, float64(h.Highest))
 		if h.Kind == patch.Unmatched && len(worst) < 5 {
 			worst = append(worst, fmt.Sprintf("%s ratio %.2f", h.Head, float64(h.Ratio)))
 		}
 	}
 	if m.Pool == PoolTemperature {
-		return fmt.Sprintf("Planes, temperature: the band away and the rest rescaled so that scores spread as before, row by row (published protocol: by one factor a head); on the detection prompts that is times %.2f to %.2f.", 1/high, 1/low)
+		return fmt.Sprintf("%sthe band away and the rest rescaled so that scores spread as before, row by row (published protocol: by one factor a head); on the detection prompts that is times %.2f to %.2f. One control, no p.", name, 1/high, 1/low)
 	}
 	var parts []string
 	for _, k := range []string{patch.MatchedWhole, patch.MatchedFewer, patch.MatchedPartial, patch.Unmatched} {
@@ -310,9 +355,12 @@ func (m *BandMatch) note() string {
 			parts = append(parts, fmt.Sprintf("%d %s", kinds[k], k))
 		}
 	}
-	text := fmt.Sprintf("Planes, %s: heads %s; the control's size over the band's %.2f to %.2f", m.Pool, strings.Join(parts, ", "), low, high)
-	if len(worst) > 0 {
+	text := fmt.Sprintf("%s%d control sets; heads %s; a control's size over the band's %.2f to %.2f", name, m.Sets, strings.Join(parts, ", "), low, high)
+	if len(worst) > 0 && m.Reason == "" {
 		text += "; unmatched: " + strings.Join(worst, ", ")
+	}
+	if m.Reason != "" {
+		text += "; " + m.Reason
 	}
 	return text + "."
 }

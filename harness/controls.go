@@ -35,6 +35,8 @@ type target struct {
 	skipped  heads.Set // of the list, but the experiment cannot edit them
 	controls []Controls
 	guessed  bool // heads and controls stand in for what is not known yet
+
+	matches map[matchOf]*BandMatch // of the bands stage, once they have been found
 }
 
 // controlled is what control sets are drawn for and from.
@@ -45,6 +47,8 @@ type controlled struct {
 	stats *PlanStats
 	found *Detection              // nil where heads were not detected
 	edits func(decoder.Head) bool // nil = every head
+
+	groups bool // sets are whole key/value groups
 }
 
 // choose takes the given heads, or those detected, and draws their controls.
@@ -93,11 +97,23 @@ func (k *controlled) draw(target heads.Set, i int) (*Controls, error) {
 		pool = patch.DisjointKV(pool, target, k.shape.Heads/k.shape.KVHeads)
 		c.About += ", sharing no key/value head with the set"
 	}
+	if k.groups {
+		c.About = "whole key/value groups, all their heads " + c.About
+	}
 	size := k.WriteNorm
 	if d != nil {
 		if s, ok := d.Score("write_norm"); ok {
 			size = &s
 		}
+	}
+	if k.groups {
+		pool, target, size = k.asGroups(pool, size, target)
+		defer func() {
+			for i, s := range c.Sets {
+				c.Sets[i] = k.ofGroups(s)
+			}
+			c.Report.Forced = k.ofGroups(c.Report.Forced)
+		}()
 	}
 	take := func(n int) (err error) {
 		rng := rand.New(rand.NewPCG(c.Seed, stream))
@@ -121,6 +137,45 @@ func (k *controlled) draw(target heads.Set, i int) (*Controls, error) {
 		return c, err
 	}
 	return c, nil
+}
+
+// asGroups turns heads into key/value groups: of the pool those whose heads are all in it. A group is as large as its heads together.
+func (k *controlled) asGroups(pool heads.Set, size *heads.Scores, target heads.Set) (groups, units heads.Set, sizes *heads.Scores) {
+	n := k.shape.Heads / k.shape.KVHeads
+	of := func(set heads.Set) (out heads.Set) {
+		for _, h := range set {
+			if h.Index%n != 0 {
+				continue
+			}
+			whole := k.ofGroups(heads.Set{{Layer: h.Layer, Index: h.Index / n}})
+			if len(whole.Intersect(set)) == n {
+				out = append(out, decoder.Head{Layer: h.Layer, Index: h.Index / n})
+			}
+		}
+		return out
+	}
+	if size != nil {
+		s := heads.NewScores(size.Detector, k.shape.Layers, k.shape.KVHeads)
+		for l := range s.Layers {
+			for i := range k.shape.Heads {
+				s.Data[l*s.Heads+i/n] += size.At(decoder.Head{Layer: l, Index: i})
+			}
+		}
+		sizes = &s
+	}
+	return of(pool), of(target), sizes
+}
+
+// ofGroups are the heads of key/value groups.
+func (k *controlled) ofGroups(units heads.Set) heads.Set {
+	n := k.shape.Heads / k.shape.KVHeads
+	out := heads.Set{}
+	for _, u := range units {
+		for i := range n {
+			out = append(out, decoder.Head{Layer: u.Layer, Index: u.Index*n + i})
+		}
+	}
+	return out
 }
 
 // pool is what sets are drawn from, and in words.

@@ -126,6 +126,14 @@ func (s *Study) DryRun(ctx context.Context, calibrate bool) (*Estimate, error) {
 			e.Trials++
 			e.Notes = append(e.Notes, fmt.Sprintf("before %s, the heads are looked at on the %d detect prompts, a pass or more each: not counted in the work", x.stage(), len(s.detects)))
 		}
+		conds, err := s.standInConditions(x)
+		if err != nil {
+			return nil, err
+		}
+		if n := len(predicted(x, conds)); n > 0 {
+			e.Trials += len(s.prompts)
+			e.Notes = append(e.Notes, fmt.Sprintf("before %s, %d conditions are predicted from about ten passes a tested prompt: not counted in the work", x.stage(), n))
+		}
 	}
 	e.Memory = s.memory(d)
 	e.Power = s.power(d)

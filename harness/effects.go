@@ -203,7 +203,7 @@ func effects(p *Plan, conds []condition, results []ConditionResult) []Effect {
 		for _, with := range conds[i].compared {
 			var drops []float64
 			for j := range results {
-				if results[j].ControlOf == c.Name && results[j].Pool == with.pool {
+				if results[j].ControlOf == cmp.Or(with.with, c.Name) && results[j].Pool == with.pool {
 					drops = append(drops, p.drop(&results[j]))
 				}
 			}
@@ -225,7 +225,9 @@ func effects(p *Plan, conds []condition, results []ConditionResult) []Effect {
 				v := Number(p)
 				e.P = &v
 			default:
-				e.Reason = "needs >= 19 controls"
+				if e.Reason = "needs >= 19 controls"; with.reason != "" {
+					e.Reason += ": " + with.reason
+				}
 			}
 			out = append(out, e)
 		}

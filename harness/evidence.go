@@ -152,6 +152,8 @@ func (e *evidence) experiment(res *Result, x experiment) error {
 		}
 		results[i] = e.plan.summarise(c, name, sorted[c.name], base)
 	}
+	res.take(e.trials[ledgerStage(x)])
+	e.fillPredictions(x, conds, results)
 	res.Conditions = append(res.Conditions, results...)
 	res.Effects = append(res.Effects, effects(e.plan, conds, results)...)
 	return x.fill(e, t, res, sorted)
@@ -329,6 +331,14 @@ func (e *evidence) check() error {
 		}
 		if err := expect(x.stage(), e.tests, conds); err != nil {
 			return err
+		}
+		if p := predicted(x, conds); len(p) > 0 {
+			if err := expect(ledgerStage(x), e.tests, []condition{{name: baseline}}); err != nil {
+				return err
+			}
+			if err := e.checkPredictions(x, p); err != nil {
+				return err
+			}
 		}
 	}
 	if err := e.checkTexts(); err != nil {

@@ -74,7 +74,9 @@ func (p *Plan) addExperiments(o *Options, tests []*Prompt) error {
 		p.addKnockout(o, unreachable, tests)
 	}
 	if slices.Contains(o.Stages, StageSwap) {
-		p.addSwap(o)
+		if err := p.addSwap(o, unreachable, tests); err != nil {
+			return err
+		}
 	}
 	if slices.Contains(o.Stages, StageKeep) {
 		p.addKeep(o)
@@ -135,6 +137,15 @@ func fewRows(s decoder.Scope, tests []*Prompt) bool {
 	})
 }
 
+// checkHeadsOf refuses heads that were found in another model.
+func (p *Plan) checkHeadsOf(o *Options) error {
+	if o.HeadsOf == "" || o.HeadsOf == p.Model.WeightsSHA256 {
+		return nil
+	}
+	return usagef("give the result of this model; heads to be taken over on purpose can be given as a list, such as L18H6,L8H0",
+		"the heads were found in another model: weights %.12s, this model's are %.12s", o.HeadsOf, p.Model.WeightsSHA256)
+}
+
 // planTarget is what the options say of an experiment's heads.
 func planTarget(o *Options, unreachable []int) PlanTarget {
 	return PlanTarget{
@@ -175,6 +186,9 @@ func (e *evidence) target(x experiment) (*target, error) {
 	c := &controlled{PlanTarget: about, PlanControls: controls, shape: e.shape, stats: &e.plan.Statistics, found: d}
 	if s, ok := x.(selective); ok {
 		c.edits = s.edits
+	}
+	if s, ok := x.(*PlanSwap); ok {
+		c.groups = s.KVGroups
 	}
 	t, err := c.choose()
 	if err != nil {

@@ -38,7 +38,8 @@ type exportedStage struct {
 }
 
 // Export writes a result for other tools, out of the result and the trials file beside it. Format csv makes a folder of tables:
-// heads.csv, conditions.csv, effects.csv, grid.csv and trials.csv, a row a trial; what is undefined is an empty cell. Format npz makes
+// heads.csv, conditions.csv, effects.csv, grid.csv and trials.csv, a row a trial, and of results that have them bands.csv, depths.csv, keep.csv
+// and texts.csv; what is undefined is an empty cell. Format npz makes
 // one NumPy archive. out is the folder or the file; empty: beside the result, under its name. It returns what was written.
 func Export(path, format, out string) ([]string, error) {
 	r, err := ReadResult(path)
@@ -143,13 +144,10 @@ func (x *exported) writeCSV(dir string) ([]string, error) {
 		return nil, folderError(err)
 	}
 	var paths []string
-	for _, t := range []struct {
-		name string
-		rows [][]string
-	}{
+	for _, t := range append([]exportedTable{
 		{"heads.csv", x.headRows()}, {"conditions.csv", x.conditionRows()}, {"effects.csv", x.effectRows()}, {"grid.csv", x.gridRows()},
 		{"trials.csv", x.trialRows()},
-	} {
+	}, x.parts()...) {
 		var buf bytes.Buffer
 		w := csv.NewWriter(&buf)
 		if err := w.WriteAll(t.rows); err != nil {
@@ -212,7 +210,7 @@ var countColumns = []string{"planned", "hit", "decoy", "other", "refusal", "brok
 func (x *exported) conditionRows() [][]string {
 	head := append([]string{"condition", "stage", "scope", "control_of", "pool", "heads"}, countColumns...)
 	head = append(head, metricColumns("recall", "margin", "sum_logprob", "margin_change", "sum_logprob_change")...)
-	rows := [][]string{append(head, "mcnemar_lost", "mcnemar_gained", "mcnemar_p", "equivalent")}
+	rows := [][]string{append(head, "mcnemar_lost", "mcnemar_gained", "mcnemar_p", "equivalent", "predicted_score_change", "predicted_drop", "unpredicted")}
 	for i := range x.r.Conditions {
 		c := &x.r.Conditions[i]
 		m := &c.Metrics
@@ -227,7 +225,11 @@ func (x *exported) conditionRows() [][]string {
 		if m.Equivalence != nil {
 			tests[3] = strconv.FormatBool(m.Equivalence.Equivalent)
 		}
-		rows = append(rows, append(row, tests...))
+		ledger := []string{"", "", c.Unpredicted}
+		if p := c.Predicted; p != nil {
+			ledger[0], ledger[1] = csvNumber(float64(p.Score)), csvNumber(float64(p.Drop))
+		}
+		rows = append(rows, append(append(row, tests...), ledger...))
 	}
 	return rows
 }
@@ -293,10 +295,13 @@ type npzNames struct {
 	Model     string              `json:"model"`
 	Detectors []string            `json:"detectors"`
 	Stages    map[string]npzStage `json:"stages"`
+	npzParts
 }
 
 // entries are the arrays: scores/DETECTOR [layers, heads], detected [n, 2], and for each stage STAGE/sum_logprob, STAGE/margin and
-// STAGE/hit, all [conditions, prompts]: NaN, and hit -1, where a trial failed, has no such number, or was not decoded.
+// STAGE/hit, all [conditions, prompts]: NaN, and hit -1, where a trial failed, has no such number, or was not decoded. Results that have
+// them add bands/angle, recall and drop [bands]; depths/ and depth_groups/ recall, margin and sum_logprob [conditions, depths]; keep/share
+// [sizes], keep/recall and primary [sizes, pools]; texts/nll [conditions], a token's, and texts/document_nll [conditions, documents], summed.
 func (x *exported) entries() ([]npz.Entry, error) {
 	names := npzNames{Key: x.r.Key, Model: x.r.Model.Ref, Detectors: []string{}, Stages: map[string]npzStage{}}
 	var out []npz.Entry
@@ -332,6 +337,8 @@ func (x *exported) entries() ([]npz.Entry, error) {
 		out = append(out, npz.Entry{Name: s.name + "/sum_logprob", Shape: shape, Data: sums}, npz.Entry{Name: s.name + "/margin", Shape: shape, Data: margins},
 			npz.Entry{Name: s.name + "/hit", Shape: shape, Data: hits})
 	}
+	parts, partNames := x.partEntries()
+	out, names.npzParts = append(out, parts...), partNames
 	data, err := json.MarshalIndent(names, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("names: %w", err)

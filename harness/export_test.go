@@ -126,6 +126,48 @@ func TestExportCSV(t *testing.T) {
 	}
 }
 
+// exportsParts exports a result and counts the rows of the tables that only some results have, and the arrays of the archive.
+func exportsParts(t *testing.T, r *Result, rows map[string]int) {
+	t.Helper()
+	paths, err := Export(r.Path, ExportCSV, "")
+	if err != nil || len(paths) != 5+len(rows) {
+		t.Fatalf("got %v, %v", paths, err)
+	}
+	for name, n := range rows {
+		if got := readCSV(t, filepath.Join(strings.TrimSuffix(r.Path, ".json")+"_csv", name)); len(got) != n {
+			t.Errorf("%s: %d rows, want %d", name, len(got), n)
+		}
+	}
+	predicted := 0
+	for _, row := range readCSV(t, filepath.Join(strings.TrimSuffix(r.Path, ".json")+"_csv", "conditions.csv")) {
+		if row["predicted_drop"] != "" {
+			predicted++
+		}
+	}
+	for _, c := range r.Conditions {
+		if c.Predicted != nil {
+			predicted--
+		}
+	}
+	if predicted != 0 {
+		t.Errorf("%d predictions more than the result has", predicted)
+	}
+	x := &exported{r: r}
+	entries, names := x.partEntries()
+	for _, e := range entries {
+		n := 1
+		for _, d := range e.Shape {
+			n *= d
+		}
+		if data := e.Data.([]float64); n != len(data) || n == 0 {
+			t.Errorf("%s: %d values for shape %v", e.Name, len(data), e.Shape)
+		}
+	}
+	if len(entries) == 0 || len(names.Bands)+len(names.Depths)+len(names.Keep)+len(names.Texts) == 0 {
+		t.Errorf("%d arrays, %+v", len(entries), names)
+	}
+}
+
 func abs(x float64) float64 { return max(x, -x) }
 
 // TestExportNPZ: NumPy itself reads the archive and finds the numbers of the result.

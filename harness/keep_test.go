@@ -56,6 +56,7 @@ func TestKeep(t *testing.T) {
 			}
 		}
 	}
+	exportsParts(t, r, map[string]int{"keep.csv": 3 + 4, "texts.csv": len(r.Texts)})
 	k := r.Keep
 	if k.Units != 36 || len(k.Points) != 3 || k.Points[0].Controls != nil || len(k.Points[2].Controls) != 2 || len(k.Areas) != 3 {
 		t.Fatalf("got %+v", k)

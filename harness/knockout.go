@@ -81,7 +81,7 @@ func (k *PlanKnockout) conditions(e *evidence, t *target) ([]condition, error) {
 		}
 		main := off(withoutName(scope), t.heads, scope)
 		for _, c := range t.controls {
-			main.compared = append(main.compared, comparison{c.Pool, c.Reason, ""})
+			main.compared = append(main.compared, comparison{pool: c.Pool, reason: c.Reason})
 		}
 		out = append(out, main)
 		if sure != nil {

@@ -41,7 +41,7 @@ func TestUndefinedEffect(t *testing.T) {
 		conds = append(conds, ConditionResult{Name: "c", ControlOf: "without@all", Pool: PoolLayer, Metrics: Metrics{Change: &Metric{Value: -1}}})
 	}
 	compared := make([]condition, len(conds))
-	compared[0].compared = []comparison{{PoolLayer, "", ""}}
+	compared[0].compared = []comparison{{pool: PoolLayer}}
 	conds[7].Metrics.Change.Value = Number(math.NaN())
 	if e := effects(&Plan{Primary: PlanPrimary{Metric: metricSum}}, compared, conds); len(e) != 1 || e[0].P != nil || e[0].Reason == "" {
 		t.Errorf("got %+v, want no p and a reason", e)

@@ -293,6 +293,11 @@ func (e *evidence) eachUnit(f func(plannedUnit) error) error {
 		if err != nil {
 			return err
 		}
+		if len(predicted(x, conds)) > 0 {
+			if err := stage(ledgerStage(x), len(e.tests), 1); err != nil {
+				return err
+			}
+		}
 		if len(meanHeads(conds)) > 0 {
 			pools, _, err := e.meanPools()
 			if err != nil {

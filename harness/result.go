@@ -189,6 +189,9 @@ type ConditionResult struct {
 	NoOp      string         `json:"no_op,omitempty"` // why it counts as having done nothing: see Plan.noOp
 	N         Counts         `json:"n"`
 	Metrics   Metrics        `json:"metrics"`
+
+	Predicted   *Prediction `json:"predicted,omitempty"`   // by the score ledger, from the unmodified model; absent where it was not asked
+	Unpredicted string      `json:"unpredicted,omitempty"` // why it says nothing
 }
 
 // Effect compares a knock-out with its matched controls: would other heads have done the same?

@@ -103,6 +103,9 @@ func (s *Study) RunShard(ctx context.Context) (run *ShardRun, err error) {
 	run = &ShardRun{Path: s.TrialsPath()}
 	stages := []string{StageRepeat, StageDetect, StageObserve, StageCausal}
 	stages = append(append(stages, observations[:]...), testStages[:]...)
+	for _, x := range s.Plan.experiments() {
+		stages = append(stages, ledgerStage(x))
+	}
 	for _, stage := range append(stages, StageTexts, StageVariants) {
 		trials := e.trials[stage]
 		for i := range trials {

@@ -148,6 +148,9 @@ func (s *Study) count() error {
 		if o, ok := x.(observing); ok && o.observes(s.standIn(x)) != "" {
 			c.Trials++
 		}
+		if len(predicted(x, conds)) > 0 {
+			c.Trials += len(s.prompts)
+		}
 	}
 	if s.Plan.Texts != nil {
 		conds, err := s.textStandIns()
@@ -248,6 +251,9 @@ func (s *Study) gather(ctx context.Context, r *runner, e *evidence) (err error) 
 		}
 		conds, err := e.conditions(x)
 		if err != nil {
+			return err
+		}
+		if e.trials[ledgerStage(x)], err = r.predict(ctx, x, conds, s.prompts); err != nil {
 			return err
 		}
 		if len(conds) > 0 {

@@ -282,7 +282,7 @@ func TestHeadSetP(t *testing.T) {
 	}
 	p := &Plan{Primary: PlanPrimary{Metric: metricSum, Scope: "all", Pool: PoolLayer}}
 	asked := make([]condition, len(conds))
-	asked[0].compared = []comparison{{PoolLayer, "", ""}, {PoolLayerKV, "pool exhausted", ""}}
+	asked[0].compared = []comparison{{pool: PoolLayer}, {pool: PoolLayerKV, reason: "pool exhausted"}}
 	e := effects(p, asked, conds)
 	if len(e) != 2 || e[0].P == nil || math.Abs(float64(*e[0].P)-0.05) > 1e-12 || e[0].AtLeast != 0 || !e[0].Primary || e[0].Drop != 5 {
 		t.Errorf("got %+v", e)

@@ -20,6 +20,17 @@ type PlanSwap struct {
 	Tables  []SwapTable `json:"tables"`
 	Hybrid  *PlanHybrid `json:"hybrid,omitempty"`
 	Skipped []int       `json:"unrotated_layers,omitempty"` // asked for, but without rotation: they have no table to swap
+
+	KVGroups   bool         `json:"kv_groups"`             // the heads are whole key/value groups, and so are their controls
+	Against    *SwapAgainst `json:"against,omitempty"`     // other heads that get the tables too
+	NoControls string       `json:"no_controls,omitempty"` // why there are none
+	Ledger     bool         `json:"ledger"`                // conditions are predicted
+}
+
+// SwapAgainst says which heads have the tables, and with how many sets of others they are compared.
+type SwapAgainst struct {
+	PlanTarget
+	PlanControls
 }
 
 // PlanHybrid says that a share of each layer's heads, by whole key/value groups, has the other table.
@@ -56,6 +67,7 @@ type SwapOptions struct {
 	Hybrid     float64        // a share of every layer's heads, by whole key/value groups; 0: not asked
 	HybridSeed *uint64        // which are drawn; nil: the first ones
 	Scope      decoder.Scope  // rows that are scored with the other table
+	Ledger     bool           // predict what the conditions do, from the unmodified model
 }
 
 // shareGroups is how many key/value groups make up a share of a layer's heads, at least one.
@@ -65,7 +77,7 @@ func shareGroups(s *loader.Spec, share float64) int {
 
 // PlanSwaps turns a request into conditions. Layers without rotation are left out and listed; it is an error if none is left.
 func PlanSwaps(s *loader.Spec, o SwapOptions) (*PlanSwap, error) {
-	p := &PlanSwap{}
+	p := &PlanSwap{KVGroups: o.KVGroups || o.Hybrid != 0, Ledger: o.Ledger}
 	set, err := o.heads(s, p)
 	if err != nil {
 		return nil, err
@@ -232,22 +244,86 @@ func compareTables(e *decoder.Edit, own *rope.Table) (TableChange, error) {
 	return c, nil
 }
 
-func (p *Plan) addSwap(o *Options) {
-	p.Swap = o.Swap
-	if p.declare("another rotary table lowers the metric", &PlanControls{}, nil); len(p.experiments()) == 1 && len(o.Swap.Tables) > 0 {
-		p.Primary.Condition = o.Swap.Tables[0].Name
+func (p *Plan) addSwap(o *Options, unreachable []int, tests []*Prompt) error {
+	swap := *o.Swap
+	p.Swap = &swap
+	if err := p.checkHeadsOf(o); err != nil {
+		return err
 	}
+	e := o.Swap.Tables[0].Edits[0]
+	set := heads.NewSet(e.Heads...)
+	if swap.Against == nil && swap.NoControls == "" {
+		if swap.NoControls = noOthers(o.Model.Spec, set); swap.NoControls == "" {
+			asked := *o
+			asked.Heads, asked.Scopes, asked.Top = heads.Ranking(set), []decoder.Scope{e.Scope}, 0
+			if swap.KVGroups {
+				asked.Pools = []string{PoolLayerKV}
+			}
+			swap.Against = &SwapAgainst{planTarget(&asked, unreachable), planControls(&asked, tests)}
+		}
+	}
+	_, controls := swap.about()
+	hypothesis := "another rotary table lowers the metric"
+	if swap.Against != nil {
+		hypothesis = "another rotary table in these heads lowers the metric more than in matched heads"
+	}
+	if p.declare(hypothesis, controls, func(decoder.Scope) string { return swap.Tables[0].Name }); len(p.experiments()) == 1 {
+		p.Primary.Condition = swap.Tables[0].Name
+	}
+	return nil
+}
+
+// noOthers says that no head is left to compare a set with: in the layers of the set, or anywhere.
+func noOthers(s *loader.Spec, set heads.Set) string {
+	layers := set.Layers()
+	if len(set) < len(layers)*s.Heads {
+		return ""
+	}
+	turning := 0
+	for l := range s.Layers {
+		if !s.Unrotated(l) {
+			turning++
+		}
+	}
+	if len(layers) == turning {
+		return "every head that rotates has the table: there are no others to compare with"
+	}
+	return fmt.Sprintf("every head of %d layers has the table: those layers have no others to compare with", len(layers))
 }
 
 func (*PlanSwap) stage() string { return StageSwap }
 
-func (*PlanSwap) about() (*PlanTarget, *PlanControls) { return &PlanTarget{}, &PlanControls{} }
+func (s *PlanSwap) predicts() bool { return s.Ledger }
 
-func (s *PlanSwap) conditions(*evidence, *target) ([]condition, error) {
+func (s *PlanSwap) about() (*PlanTarget, *PlanControls) {
+	if s.Against == nil {
+		return &PlanTarget{}, &PlanControls{}
+	}
+	return &s.Against.PlanTarget, &s.Against.PlanControls
+}
+
+// conditions are the tables, behind each its control sets with the same table.
+func (s *PlanSwap) conditions(e *evidence, t *target) ([]condition, error) {
 	var out []condition
-	for _, t := range s.Tables {
-		set := heads.NewSet(t.Edits[0].Heads...)
-		out = append(out, condition{name: t.Name, edits: t.Edits, heads: set, texts: t.Edits[0].Scope == decoder.ScopeAll})
+	_, controls := s.about()
+	for _, table := range s.Tables {
+		edit := table.Edits[0]
+		main := condition{name: table.Name, edits: table.Edits, heads: heads.NewSet(edit.Heads...), scope: edit.Scope, texts: edit.Scope == decoder.ScopeAll}
+		for _, pool := range t.controls {
+			main.compared = append(main.compared, comparison{pool: pool.Pool, reason: pool.Reason})
+		}
+		out = append(out, main)
+		for _, pool := range t.controls {
+			for i, set := range pool.Sets[:min(len(pool.Sets), controls.Controls[edit.Scope])] {
+				other := edit
+				other.Heads = set
+				prefix := map[string]string{PoolLayer: "control", PoolLayerKV: "kvcontrol"}[pool.Pool]
+				out = append(out, condition{
+					name: fmt.Sprint(prefix, i, ":", table.Name), edits: []decoder.Edit{other}, heads: set, scope: edit.Scope,
+					controlOf: main.name, pool: pool.Pool, scoreOnly: i >= controls.Decoded && !e.plan.FullAnswers,
+				})
+			}
+		}
 	}
 	return out, nil
 }

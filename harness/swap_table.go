@@ -10,6 +10,13 @@ import (
 
 // writeExperiments shows what the swap and keep stages and texts have beside their conditions.
 func (r *Result) writeExperiments(out *printer, v View) {
+	if s := r.Plan.Swap; s != nil {
+		if s.Against != nil {
+			out.grid(r.swapRows(), v.Markdown)
+			out.line("")
+		}
+		r.writePredictions(out, StageSwap, v)
+	}
 	if len(r.Depths) > 0 && len(r.Depths[0].Depths) > 0 {
 		out.grid(r.depthRows(), v.Markdown)
 		out.line("")
@@ -23,6 +30,27 @@ func (r *Result) writeExperiments(out *printer, v View) {
 		out.grid(textRows(r.shownTexts()), v.Markdown)
 		out.line("")
 	}
+}
+
+// swapRows is each table's drop beside that of the same table in other heads.
+func (r *Result) swapRows() [][]string {
+	rows := [][]string{{"drop of " + r.Plan.Primary.Metric, "heads", "drop", "controls", "mean", "largest", "as much", "p"}}
+	for _, t := range r.Plan.Swap.Tables {
+		for _, e := range r.Effects {
+			if e.Condition != t.Name {
+				continue
+			}
+			row := []string{t.Name + ", " + e.Pool, strconv.Itoa(t.Heads), fixed(float64(e.Drop), 3), strconv.Itoa(e.Controls), fixed(float64(e.ControlDrop), 3), fixed(float64(e.LargestControl), 3), "-", "-"}
+			if e.Controls > 0 {
+				row[6] = strconv.Itoa(e.AtLeast)
+			}
+			if e.P != nil {
+				row[7] = strconv.FormatFloat(float64(*e.P), 'g', 2, 64)
+			}
+			rows = append(rows, row)
+		}
+	}
+	return rows
 }
 
 // shownTexts leaves out control sets, which the table of sizes sums up.
@@ -84,6 +112,9 @@ func (r *Result) swapNotes() []string {
 	}
 	for _, t := range s.Tables {
 		n = append(n, t.note())
+	}
+	if s.NoControls != "" {
+		n = append(n, "No controls: "+s.NoControls+".")
 	}
 	if h := s.Hybrid; h != nil {
 		which := "the first ones"

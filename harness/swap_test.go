@@ -81,6 +81,7 @@ func TestSwap(t *testing.T) {
 		t.Errorf("the own table changes the margin by %g", own.Value)
 	}
 	checkDepths(t, r, trials)
+	exportsParts(t, r, map[string]int{"depths.csv": 3 * 8, "texts.csv": 3})
 	if len(r.Texts) != 3 || r.Texts[1].Largest > unmoved || float64(r.Texts[2].KL.Value) < 1e-5 || r.Texts[0].NLL.Of != 2 {
 		t.Errorf("texts %+v", r.Texts)
 	}
@@ -164,6 +165,62 @@ func TestSwapResumes(t *testing.T) {
 	}
 	if c, err := Recheck(r.Path); err != nil || !c.OK {
 		t.Errorf("verify: %+v, %v", c, err)
+	}
+}
+
+// TestSwapControls: the same table in other heads, of as many in every layer, or in other whole groups; where there are none, that is said.
+func TestSwapControls(t *testing.T) {
+	o := tinySwap(t, 2, "nope")
+	given := []decoder.Head{{Layer: 1, Index: 1}, {Layer: 2, Index: 3}}
+	var err error
+	if o.Swap, err = PlanSwaps(&o.Checkpoint.Spec, SwapOptions{Tables: []string{"nope"}, Heads: given, Scope: decoder.ScopeQuestion, Ledger: true}); err != nil {
+		t.Fatal(err)
+	}
+	o.Texts, o.Controls, o.Pools, o.HeadsOf = nil, 19, []string{PoolLayer, PoolLayerKV}, ""
+	_, r := runStudy(t, o)
+	if err := compiledSchema(t).Validate(any(document(t, readFile(t, r.Path)))); err != nil {
+		t.Error(err)
+	}
+	if c, err := Recheck(r.Path); err != nil || !c.OK {
+		t.Errorf("verify: %+v, %v", c, err)
+	}
+	for _, c := range r.Conditions {
+		if c.ControlOf != "" && (len(c.Heads) != 2 || c.Edits[0].Table != "nope" || c.Edits[0].Scope != decoder.ScopeQuestion || len(c.Heads.Intersect(given)) > 0 || !slices.Equal(c.Heads.Layers(), []int{1, 2})) {
+			t.Errorf("%s: %+v", c.Name, c.Edits)
+		}
+		if c.Name != baseline && (c.Predicted == nil || c.Predicted.N != 2 || c.Unpredicted != "") {
+			t.Errorf("%s: %+v %s", c.Name, c.Predicted, c.Unpredicted)
+		}
+	}
+	if len(r.Effects) != 2 || r.Effects[0].Controls != 19 || r.Effects[0].P == nil || !r.Effects[0].Primary || r.Effects[1].Pool != PoolLayerKV {
+		t.Errorf("effects %+v", r.Effects)
+	}
+	var table strings.Builder
+	if err := r.Write(&table, View{}); err != nil || !strings.Contains(table.String(), "swap nope, layer+kv      2") || !strings.Contains(table.String(), "Score ledger") {
+		t.Errorf("%v\n%s", err, table.String())
+	}
+
+	c := &controlled{PlanTarget: &PlanTarget{}, PlanControls: &PlanControls{Pools: []string{PoolLayerKV}}, shape: Shape{3, 12, 3}, stats: &PlanStats{}, groups: true}
+	c.Controls = map[decoder.Scope]int{decoder.ScopeAll: 5}
+	c.Heads = heads.Ranking(heads.NewSet(given...).KVSiblings(4))
+	got, err := c.choose()
+	if err != nil || len(got.controls[0].Sets) != 4 || !strings.Contains(got.controls[0].Reason, "only 4 distinct") {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for _, s := range got.controls[0].Sets {
+		if len(s) != 8 || !s.Equal(s.KVSiblings(4)) || len(s.Intersect(c.Heads.Set())) > 0 {
+			t.Errorf("%v are no other groups", s)
+		}
+	}
+	for want, set := range map[string]SwapOptions{"every head that rotates": {}, "every head of 1 layers": {Layers: []int{1}}} {
+		set.Tables, set.Scope = []string{"nope"}, decoder.ScopeAll
+		o := tinySwap(t, 1, "nope")
+		if o.Swap, err = PlanSwaps(&o.Checkpoint.Spec, set); err != nil {
+			t.Fatal(err)
+		}
+		if s := inUnits(t, o); s.Plan.Swap.Against != nil || !strings.Contains(s.Plan.Swap.NoControls, want) {
+			t.Errorf("%+v, want %q", s.Plan.Swap, want)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ func (r *Result) Write(w io.Writer, v View) error {
 	}
 	r.writeModes(out, v.Markdown)
 	r.writeBands(out, v)
+	r.writePredictions(out, StageBands, v)
 	r.writeExperiments(out, v)
 	for _, n := range r.notes() {
 		out.line("%s", n)
@@ -104,8 +105,8 @@ func (r *Result) conditionRows() [][]string {
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
 		m := &c.Metrics
-		if c.Stage == StageBands && c.ControlOf != "" {
-			continue // the table of bands has their means
+		if (c.Stage == StageBands || c.Stage == StageSwap) && c.ControlOf != "" {
+			continue // tables of their own have their means
 		}
 		if key := c.ControlOf + " " + c.Pool; c.ControlOf != "" {
 			if more[key] = append(more[key], r.Plan.drop(c)); len(more[key]) > shownControls {
@@ -189,7 +190,7 @@ func (r *Result) title(c *ConditionResult) string {
 		scope = " @" + string(c.Scope)
 	}
 	switch {
-	case c.Stage == StageBands:
+	case c.Stage == StageBands || c.Stage == StageSwap:
 		return c.Name
 	case c.ControlOf != "" && c.Stage == StageKeep:
 		name, _, _ := strings.Cut(c.Name, "@")
@@ -248,8 +249,8 @@ func (r *Result) notes() []string {
 		n = append(n, fmt.Sprintf("The best %d heads were asked for: %d of them are below the threshold.", about.Top, about.Top-len(r.Detection.Heads)))
 	}
 	for _, e := range r.Effects {
-		if r.Bands != nil && e.P == nil {
-			continue // the table of bands has the means of a few controls
+		if r.Bands != nil && (e.P == nil || e.Pool != PoolLayer && e.Pool != PoolLayerKV) {
+			continue // the table of bands has the rest
 		}
 		p := "p " + e.Reason
 		if e.P != nil {

@@ -33,6 +33,8 @@ type Trial struct {
 	Document  *TextTotals     `json:"document,omitempty"` // of stage texts, where Prompt is a document
 	Planes    *TrialPlanes    `json:"planes,omitempty"`
 
+	Ledger map[string]TrialPrediction `json:"ledger,omitempty"` // by condition: what it is predicted to change
+
 	HeadScores map[string]floats `json:"head_scores,omitempty"` // by detector, [layers*heads]: this prompt's
 	Curves     map[string]floats `json:"curves,omitempty"`      // by ranking: drop of sum_logprob without its best heads, by their number
 	Unscored   map[string]string `json:"unscored,omitempty"`    // by detector: why it has no score of this prompt
@@ -89,6 +91,7 @@ type comparison struct {
 	pool   string
 	reason string // why there are fewer controls than asked for, or none
 	of     string // what the controls are other draws of; empty: head-set
+	with   string // the condition whose controls these are; empty: this one's
 }
 
 func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {

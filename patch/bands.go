@@ -13,6 +13,14 @@ func Band(set heads.Set, op decoder.Op, band string, scope decoder.Scope) []deco
 	return edit(set, decoder.Edit{Op: op, Band: band, Scope: scope})
 }
 
+// ZeroDims takes single dimensions out of the heads' queries, after any norm and before rotation.
+func ZeroDims(set heads.Set, dims []int, scope decoder.Scope) []decoder.Edit {
+	if len(dims) == 0 {
+		return nil
+	}
+	return edit(set, decoder.Edit{Op: decoder.OpZeroDims, Dims: slices.Clone(dims), Scope: scope})
+}
+
 // LegacyPlanes takes planes out of the outputs of q_proj and k_proj, before any norm: the published form. All query heads of a KV group see
 // the changed key; [heads.Set.KVSiblings] lists them.
 func LegacyPlanes(set heads.Set, planes []int, scope decoder.Scope) []decoder.Edit {

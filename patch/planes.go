@@ -131,18 +131,23 @@ func shareOf(size PlaneSize, planes []int, target float64) (float64, bool) {
 func nearest(size PlaneSize, pool []int, count int, target float64, rng *rand.Rand) PlaneMatch {
 	best := PlaneMatch{Ratio: math.Inf(1)}
 	for range planeStarts {
-		from := slices.Clone(pool)
-		for i := range count {
-			j := i + rng.IntN(len(from)-i)
-			from[i], from[j] = from[j], from[i]
-		}
-		set, value := exchange(size, from[:count], pool, target)
+		set, value := exchange(size, randomSet(pool, count, rng), pool, target)
 		if r := value / target; math.Abs(r-1) < math.Abs(best.Ratio-1) {
 			slices.Sort(set)
 			best.Planes, best.Ratio = set, r
 		}
 	}
 	return best
+}
+
+// randomSet draws count of pool.
+func randomSet(pool []int, count int, rng *rand.Rand) []int {
+	from := slices.Clone(pool)
+	for i := range count {
+		j := i + rng.IntN(len(from)-i)
+		from[i], from[j] = from[j], from[i]
+	}
+	return from[:count]
 }
 
 // exchange swaps one plane of set for one of pool, the best exchange first, while that brings the size nearer to target.
@@ -191,4 +196,92 @@ func exchange(size PlaneSize, set, pool []int, target float64) ([]int, float64) 
 		in[set[at]], in[next] = false, true
 		set[at] = next
 	}
+}
+
+// allSets is how many sets of planes MatchPlaneSets looks at one by one, where there are no more; matchTries is how many random ones it starts
+// from for each set asked for, where there are.
+const (
+	allSets    = 50000
+	matchTries = 40
+)
+
+// PlaneMatches are distinct controls of a band in one head, all of one kind.
+type PlaneMatches struct {
+	Sets  []PlaneMatch // the nearest first
+	Exist int          // sets of as many whole planes within tolerance, these among them; 0 = more than were looked at
+}
+
+// MatchPlaneSets is [MatchPlanes] for up to n distinct sets: the one that it finds and, where that is of whole planes within tolerance, others
+// of as many planes that are. A share of some planes, and the nearest set of none that fits, stand alone.
+func MatchPlaneSets(size PlaneSize, band []int, tolerance float64, n int, rng *rand.Rand) (PlaneMatches, error) {
+	first, err := MatchPlanes(size, band, tolerance, rng)
+	if err != nil {
+		return PlaneMatches{}, err
+	}
+	out := PlaneMatches{Sets: []PlaneMatch{first}}
+	if first.Kind != MatchedWhole && first.Kind != MatchedFewer {
+		return out, nil
+	}
+	var pool []int
+	for p := range size.Planes() {
+		if !slices.Contains(band, p) {
+			pool = append(pool, p)
+		}
+	}
+	target, count := size.Of(band, 1), len(first.Planes)
+	fits := func(planes []int) (PlaneMatch, bool) {
+		ratio := size.Of(planes, 1) / target
+		return PlaneMatch{slices.Clone(planes), 0, ratio, first.Kind}, math.Abs(ratio-1) <= tolerance
+	}
+	if choose(len(pool), count) <= allSets {
+		var others []PlaneMatch
+		subsets(pool, count, func(planes []int) {
+			if m, ok := fits(planes); ok && !slices.Equal(planes, first.Planes) {
+				others = append(others, m)
+			}
+		})
+		out.Exist = 1 + len(others)
+		rng.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+		out.Sets = append(out.Sets, others[:min(len(others), n-1)]...)
+		return out, nil
+	}
+	seen := map[string]bool{fmt.Sprint(first.Planes): true}
+	for tries := 0; len(out.Sets) < n && tries < matchTries*n; tries++ {
+		planes := randomSet(pool, count, rng)
+		if _, ok := fits(planes); !ok {
+			planes, _ = exchange(size, planes, pool, target)
+		}
+		slices.Sort(planes)
+		if m, ok := fits(planes); ok && !seen[fmt.Sprint(planes)] {
+			seen[fmt.Sprint(planes)] = true
+			out.Sets = append(out.Sets, m)
+		}
+	}
+	return out, nil
+}
+
+// choose is the number of sets of k of n.
+func choose(n, k int) float64 {
+	c := 1.0
+	for i := range min(k, n-k) {
+		c *= float64(n-i) / float64(i+1)
+	}
+	return math.Round(c)
+}
+
+// subsets hands on every set of count of pool, ascending; the slice is used again.
+func subsets(pool []int, count int, f func([]int)) {
+	set := make([]int, count)
+	var next func(at, from int)
+	next = func(at, from int) {
+		if at == count {
+			f(set)
+			return
+		}
+		for i := from; i <= len(pool)-(count-at); i++ {
+			set[at] = pool[i]
+			next(at+1, i+1)
+		}
+	}
+	next(0, 0)
 }

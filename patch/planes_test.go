@@ -137,3 +137,65 @@ func TestMirror(t *testing.T) {
 		t.Error("nothing to edit is no edit")
 	}
 }
+
+// TestMatchPlaneSets: all sets are distinct, outside of the band and of the size claimed; where few exist they are those that a plain search
+// counts, where many do, as many as asked for are found.
+func TestMatchPlaneSets(t *testing.T) {
+	rng := rand.New(rand.NewPCG(6, 0))
+	few, many := 0, 0
+	for trial := range 60 {
+		planes, count := 12, 3
+		if trial%3 == 0 {
+			planes, count = 40, 8 // 10 million sets
+		}
+		size := randomSize(rng, planes, trial%2 == 0)
+		band := rng.Perm(planes)[:count]
+		got, err := MatchPlaneSets(size, band, 0.1, 19, rand.New(rand.NewPCG(1, 2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, _ := MatchPlaneSets(size, band, 0.1, 19, rand.New(rand.NewPCG(1, 2)))
+		target := size.Of(band, 1)
+		for i, m := range got.Sets {
+			if r := size.Of(m.Planes, 1-m.Gain) / target; math.Abs(r-m.Ratio) > 1e-9 || m.Kind != got.Sets[0].Kind || !slices.Equal(m.Planes, again.Sets[i].Planes) {
+				t.Errorf("trial %d: set %d: %+v has ratio %g; again %v", trial, i, m, r, again.Sets[i].Planes)
+			}
+			if m.Kind == MatchedWhole && (len(m.Planes) != count || math.Abs(m.Ratio-1) > 0.1) {
+				t.Errorf("trial %d: %+v", trial, m)
+			}
+			for _, o := range got.Sets[:i] {
+				if slices.Equal(o.Planes, m.Planes) {
+					t.Errorf("trial %d: %v twice", trial, m.Planes)
+				}
+			}
+			if slices.ContainsFunc(m.Planes, func(p int) bool { return slices.Contains(band, p) }) {
+				t.Errorf("trial %d: %v overlaps the band %v", trial, m.Planes, band)
+			}
+		}
+		if got.Sets[0].Kind != MatchedWhole {
+			if len(got.Sets) > 1 && got.Sets[0].Kind != MatchedFewer {
+				t.Errorf("trial %d: %d sets of kind %s", trial, len(got.Sets), got.Sets[0].Kind)
+			}
+			continue
+		}
+		if planes == 40 {
+			if many++; len(got.Sets) != 19 || got.Exist != 0 {
+				t.Errorf("trial %d: %d sets of %d that exist", trial, len(got.Sets), got.Exist)
+			}
+			continue
+		}
+		exist := 0
+		pool := slices.DeleteFunc(slices.Clone([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}), func(p int) bool { return slices.Contains(band, p) })
+		everySet(pool, count, func(set []int) {
+			if math.Abs(size.Of(set, 1)/target-1) <= 0.1 {
+				exist++
+			}
+		})
+		if few++; got.Exist != exist || len(got.Sets) != min(19, exist) {
+			t.Errorf("trial %d: %d sets of %d, want of %d", trial, len(got.Sets), got.Exist, exist)
+		}
+	}
+	if few < 10 || many < 10 {
+		t.Errorf("tried too little: %d with few sets, %d with many", few, many)
+	}
+}

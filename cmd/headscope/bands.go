@@ -24,12 +24,18 @@ func bandsVerb() *verb {
 			fs.StringVar(&b.Protocol, "protocol", harness.ProtocolCorrected, "corrected (the heads' own queries) or published (outputs of q_proj and k_proj, shared by the KV group)")
 			fs.IntSliceVar(&b.K, "k", nil, "dimensions of the dose curve, two a plane, even; default 8,16,32,48,64 as far as the model rotates so many")
 			fs.IntVar(&b.Windows, "windows", 0, "also take away N windows over the spectrum, one at a time; 8 as published")
+			planes := fs.String("plane-controls", "auto", "sets of other planes of the same heads a pool, scope and dose, 19 or more give a p; auto = 19, in whole passes 3 beside the focus")
+			fs.BoolVar(&b.Ledger, "ledger", true, "predict what the conditions do from the unmodified model, by the score ledger")
 			fs.BoolVar(&b.Matched, "matched", true, "controls matched on what planes do to the scores on the detect prompts")
 			return func(ctx context.Context, a *app, operands []string) error {
 				if err := operandsOf("bands", operands, "MODEL"); err != nil {
 					return err
 				}
 				if err := e.config.load(a, fs, "bands"); err != nil {
+					return err
+				}
+				var err error
+				if b.Planes, err = controlCount("plane-controls", *planes); err != nil {
 					return err
 				}
 				return e.runKnockout(ctx, a, operands[0], &k, func(o *harness.Options) error {

@@ -112,24 +112,29 @@ func planFlags(p *harness.Plan) []setting {
 			ks = append(ks, strconv.Itoa(k))
 		}
 		out = append(out, setting{"protocol", b.Protocol}, setting{"k", strings.Join(ks, ",")}, setting{"windows", strconv.Itoa(len(b.Windows))},
-			setting{"matched", strconv.FormatBool(b.Planes != nil)})
+			setting{"matched", strconv.FormatBool(b.Planes != nil)}, setting{"ledger", strconv.FormatBool(b.Ledger)}, setting{"plane-controls", count(b.PlanesAuto, b.PlaneControls)})
 	}
 	about, k := p.About()
 	if k == nil || p.Swap != nil || p.Keep != nil {
 		return out
 	}
-	controls, scopes := "auto", []string{}
+	scopes := []string{}
 	for _, s := range k.Scopes {
 		scopes = append(scopes, string(s))
 	}
-	if !k.Auto {
-		controls = "0"
-		for _, n := range k.Controls {
-			controls = strconv.Itoa(n) // the same for every scope
-		}
-	}
-	return append(out, setting{"scope", strings.Join(scopes, ",")}, setting{"pool", strings.Join(k.Pools, ",")}, setting{"controls", controls},
+	return append(out, setting{"scope", strings.Join(scopes, ",")}, setting{"pool", strings.Join(k.Pools, ",")}, setting{"controls", count(k.Auto, k.Controls)},
 		setting{"top", strconv.Itoa(about.Top)})
+}
+
+// count is a number of control sets as its flag has it: the same for every scope.
+func count(auto bool, sets map[decoder.Scope]int) string {
+	if auto {
+		return "auto"
+	}
+	for _, n := range sets {
+		return strconv.Itoa(n)
+	}
+	return "0"
 }
 
 // promptFlags are where a result's prompts come from.

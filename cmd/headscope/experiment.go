@@ -270,18 +270,26 @@ func (k *knockoutFlags) add(fs *pflag.FlagSet, scopes, pools []string) {
 	fs.Float64Var(&k.equivalence, "equivalence", 0.5, "nats: a change of the primary outcome that lies within it, by its 90 % interval, is no effect; 0 = do not test")
 }
 
+// controlCount reads a number of control sets.
+func controlCount(flag, text string) (int, error) {
+	if text == "auto" {
+		return harness.AutoControls, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		return 0, &usageError{fmt.Errorf("--%s %q", flag, text), "give a count, or auto"}
+	}
+	return n, nil
+}
+
 func (k *knockoutFlags) set(o *harness.Options) error {
 	o.Top, o.Pools, o.Cuts, o.Equivalence = k.top, k.pools, k.cuts, k.equivalence
 	if o.AutoModes = slices.Equal(k.modes, []string{"auto"}); !o.AutoModes {
 		o.Modes = k.modes
 	}
-	o.Controls = harness.AutoControls
-	if k.controls != "auto" {
-		n, err := strconv.Atoi(k.controls)
-		if err != nil || n < 0 {
-			return &usageError{fmt.Errorf("--controls %q", k.controls), "give a count, or auto"}
-		}
-		o.Controls = n
+	var err error
+	if o.Controls, err = controlCount("controls", k.controls); err != nil {
+		return err
 	}
 	for _, s := range k.scopes {
 		scope := decoder.Scope(strings.TrimSpace(s))

@@ -38,7 +38,7 @@ func studyVerb() *verb {
 				return e.runKnockout(ctx, a, operands[0], &k, func(o *harness.Options) error {
 					o.Verb, o.Stages, o.Conditions, o.Example = "study", *stages, conditions, true
 					if slices.Contains(*stages, harness.StageBands) {
-						o.Bands = &harness.BandOptions{Protocol: harness.ProtocolCorrected, Matched: true}
+						o.Bands = &harness.BandOptions{Protocol: harness.ProtocolCorrected, Matched: true, Planes: harness.AutoControls, Ledger: true}
 					}
 					return nil
 				})

@@ -52,6 +52,9 @@ type swapFlags struct {
 	hybrid         float64
 	hybridSeed     string
 	scope          string
+	controls       string
+	pools          []string
+	ledger         bool
 }
 
 func (s *swapFlags) add(fs *pflag.FlagSet) {
@@ -62,11 +65,14 @@ func (s *swapFlags) add(fs *pflag.FlagSet) {
 	fs.Float64Var(&s.hybrid, "hybrid", 0, "in this share of every layer's heads, by whole key/value groups, the first ones; .25 is published")
 	fs.StringVar(&s.hybridSeed, "hybrid-seed", "", "draw the groups of --hybrid with this seed")
 	fs.StringVar(&s.scope, "scope", "all", "rows that are scored with the other table: all, haystack, question, answer or last")
+	fs.StringVar(&s.controls, "controls", "auto", "matched sets of other heads that get the same tables, of each pool, where not all heads have them; 19 or more give a p; auto = 99 on question, answer and last rows, 19 in whole passes")
+	fs.StringSliceVar(&s.pools, "pool", []string{harness.PoolLayer, harness.PoolLayerKV}, "what controls are drawn from: layer, layer+kv (shares no key/value head with the set); whole groups have layer+kv alone")
+	fs.BoolVar(&s.ledger, "ledger", true, "predict what the conditions do from the unmodified model, by the score ledger")
 }
 
 // options are the request but for the heads.
 func (s *swapFlags) options() (o harness.SwapOptions, err error) {
-	o = harness.SwapOptions{Tables: s.tables, KVGroups: s.kvGroups, Hybrid: s.hybrid, Scope: decoder.Scope(s.scope)}
+	o = harness.SwapOptions{Tables: s.tables, KVGroups: s.kvGroups, Hybrid: s.hybrid, Scope: decoder.Scope(s.scope), Ledger: s.ledger}
 	if _, err := o.Scope.Resolve(2, 1); err != nil {
 		return o, &usageError{err, "give --scope all, or another"}
 	}
@@ -129,12 +135,15 @@ func swapVerb() *verb {
 				if len(s.tables) == 0 && e.config.result == nil {
 					return &usageError{errors.New("--table is missing"), "give --table NAME or FILE.json; `headscope inspect --table NAME --dims N` shows one"}
 				}
+				o.Pools = s.pools
+				if o.Controls, err = controlCount("controls", s.controls); err != nil {
+					return err
+				}
 				if s.heads != "" {
-					given, err := harness.ReadHeads(s.heads)
-					if err != nil {
+					if err := e.heads(s.heads, o); err != nil {
 						return err
 					}
-					asked.Heads = given.Heads
+					asked.Heads = o.Heads
 				}
 				return e.planned(ctx, a, operands[0], o, func(o *harness.Options) (err error) {
 					if len(s.tables) == 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/ledger"
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
@@ -42,10 +43,10 @@ type LedgerAsked struct {
 
 // LedgerHead is one head's balance, mean over prompts.
 type LedgerHead struct {
-	Head    decoder.Head `json:"head"`
-	InvFreq []float64    `json:"inv_freq"` // of its planes in the last prompt; empty in a layer without rotation
-	Last    Balanced     `json:"last"`     // at the last row of the prompt
-	Answer  Balanced     `json:"answer"`   // mean over the rows of the fed answer but its last
+	Head    decoder.Head    `json:"head"`
+	InvFreq []float64       `json:"inv_freq"` // of its planes in the last prompt; empty in a layer without rotation
+	Last    ledger.Balanced `json:"last"`     // at the last row of the prompt
+	Answer  ledger.Balanced `json:"answer"`   // mean over the rows of the fed answer but its last
 }
 
 // LedgerEdit is an edit of one head, or of all of its heads together: prediction beside outcome, by prompt and as means.
@@ -109,7 +110,7 @@ func KeepLedger(ctx context.Context, r *LedgerRequest) (*Ledger, error) {
 	}
 	l.Header = *h
 	for _, at := range l.Asked.Heads {
-		l.Heads = append(l.Heads, LedgerHead{Head: at, InvFreq: []float64{}, Answer: Balanced{Planes: []PlaneEntry{}}})
+		l.Heads = append(l.Heads, LedgerHead{Head: at, InvFreq: []float64{}, Answer: ledger.Balanced{Planes: []ledger.PlaneEntry{}}})
 	}
 	for i, p := range prompts {
 		b, err := newBaseline(ctx, r.Model, p, l.Asked.Heads, runs)
@@ -168,7 +169,7 @@ type baseline struct {
 	p       *harness.Prompt
 	rows    []int // that predict the answer's tokens
 	trace   *decoder.Trace
-	heads   map[decoder.Head]*head
+	heads   map[decoder.Head]*ledger.Head
 	grad    *decoder.HeadGradient // of the answer's log-probability; nil where there are no edits
 	logProb float64
 
@@ -177,7 +178,7 @@ type baseline struct {
 }
 
 func newBaseline(ctx context.Context, m *decoder.Model, p *harness.Prompt, hs []decoder.Head, runs []ledgerRun) (*baseline, error) {
-	b := &baseline{p: p, heads: map[decoder.Head]*head{}, differ: differAt(p.Answer, p.Decoy)}
+	b := &baseline{p: p, heads: map[decoder.Head]*ledger.Head{}, differ: differAt(p.Answer, p.Decoy)}
 	for i := range p.Answer {
 		b.rows = append(b.rows, len(p.IDs)-1+i)
 	}
@@ -190,7 +191,7 @@ func newBaseline(ctx context.Context, m *decoder.Model, p *harness.Prompt, hs []
 		return nil, err
 	}
 	for _, h := range all {
-		if b.heads[h], err = newHead(m, h, b.trace); err != nil {
+		if b.heads[h], err = ledger.NewHead(m, h, b.trace); err != nil {
 			return nil, err
 		}
 	}
@@ -256,9 +257,9 @@ func (l *Ledger) addPrompt(ctx context.Context, m *decoder.Model, b *baseline, r
 	for i := range l.Heads {
 		to := &l.Heads[i]
 		h := b.heads[to.Head]
-		to.Last.add(h.Balance(b.rows[0], b.p.Needle, b.p.Code), weight)
+		to.Last.Add(h.Balance(b.rows[0], b.p.Needle, b.p.Code), weight)
 		for _, row := range b.rows[1:] {
-			to.Answer.add(h.Balance(row, b.p.Needle, b.p.Code), weight/float64(len(b.rows)-1))
+			to.Answer.Add(h.Balance(row, b.p.Needle, b.p.Code), weight/float64(len(b.rows)-1))
 		}
 		if t, err := decoder.RopeTable(m.Spec, to.Head.Layer, b.trace.T); err == nil && t != nil {
 			to.InvFreq = t.InvFreq
@@ -280,7 +281,7 @@ func (b *baseline) effect(ctx context.Context, m *decoder.Model, r ledgerRun) (*
 	none := Prediction{nan, nan}
 	out := &LedgerEffect{Prompt: b.p.Spec.ID, Score: none, Attention: none, Logit: none, Before: nan, Worst: nan, Scale: nan}
 	edits := []decoder.Edit{r.edit}
-	edited := map[decoder.Head]*edited{}
+	var edit *ledger.Edit // of the last head
 	var predicted, logit float64
 	for _, at := range r.heads {
 		e, err := m.HeadEdit(edits, at, len(b.p.IDs), b.p.Question, b.trace.T)
@@ -288,11 +289,14 @@ func (b *baseline) effect(ctx context.Context, m *decoder.Model, r ledgerRun) (*
 			return nil, err
 		}
 		h := b.heads[at]
-		edited[at] = h.edit(e)
-		change := h.change(edited[at])
-		predicted += h.firstOrder(b.grad.Z[at.Layer], m.Spec.Heads, change)
+		edit = h.Edit(e)
+		outcomes := [][]float32{b.grad.Z[at.Layer]}
 		if b.logitGrad != nil {
-			logit += h.firstOrder(b.logitGrad.Z[at.Layer], m.Spec.Heads, change)
+			outcomes = append(outcomes, b.logitGrad.Z[at.Layer])
+		}
+		first := h.FirstOrder([]*ledger.Edit{edit}, outcomes, decoder.Rows{Hi: b.trace.T})[0]
+		if predicted += first[0]; b.logitGrad != nil {
+			logit += first[1]
 		}
 	}
 	tr, err := m.Trace(ctx, b.ask(), edits, decoder.TraceOptions{Hidden: -1, Attention: b.rows, Scores: true, Logits: b.rows})
@@ -304,7 +308,7 @@ func (b *baseline) effect(ctx context.Context, m *decoder.Model, r ledgerRun) (*
 		out.Logit = Prediction{harness.Number(logit), harness.Number(b.logit(tr) - b.logit(b.trace))}
 	}
 	if len(r.heads) == 1 {
-		b.compare(out, tr, r.heads[0], edited[r.heads[0]])
+		b.compare(out, tr, r.heads[0], edit)
 	}
 	out.explain(len(r.heads), b.logitGrad != nil)
 	return out, nil
@@ -336,13 +340,13 @@ func (e *LedgerEffect) explain(heads int, decoy bool) {
 }
 
 // compare sets prediction and outcome of the scores of the only head that was edited.
-func (b *baseline) compare(out *LedgerEffect, tr *decoder.Trace, at decoder.Head, e *edited) {
+func (b *baseline) compare(out *LedgerEffect, tr *decoder.Trace, at decoder.Head, e *ledger.Edit) {
 	h := b.heads[at]
 	needle, code := b.p.Needle, b.p.Code
 	worst, scale := 0.0, 0.0
 	for i, row := range b.rows {
-		span := h.visible(row)
-		want := h.scores(row, e)
+		span := h.Visible(row)
+		want := h.Scores(row, e)
 		got := b.measured(tr, at, i, span)
 		for k := range want {
 			worst, scale = math.Max(worst, math.Abs(want[k]-got[k])), math.Max(scale, math.Abs(got[k]))
@@ -350,17 +354,17 @@ func (b *baseline) compare(out *LedgerEffect, tr *decoder.Trace, at decoder.Head
 		if i > 0 {
 			continue
 		}
-		before := h.scores(row, nil)
+		before := h.Scores(row, nil)
 		ran := b.measured(b.trace, at, i, span)
 		out.Score = Prediction{
-			harness.Number(overRest(want, span, code, needle) - overRest(before, span, code, needle)),
-			harness.Number(overRest(got, span, code, needle) - overRest(ran, span, code, needle)),
+			harness.Number(ledger.OverRest(want, span, code, needle) - ledger.OverRest(before, span, code, needle)),
+			harness.Number(ledger.OverRest(got, span, code, needle) - ledger.OverRest(ran, span, code, needle)),
 		}
-		mass := massOn(softmax(ran), span, needle)
+		mass := ledger.MassOn(ledger.Softmax(ran), span, needle)
 		out.Before = harness.Number(mass)
 		out.Attention = Prediction{
-			harness.Number(massOn(softmax(want), span, needle) - massOn(softmax(before), span, needle)),
-			harness.Number(massOn(softmax(got), span, needle) - mass),
+			harness.Number(ledger.MassOn(ledger.Softmax(want), span, needle) - ledger.MassOn(ledger.Softmax(before), span, needle)),
+			harness.Number(ledger.MassOn(ledger.Softmax(got), span, needle) - mass),
 		}
 	}
 	out.Worst, out.Scale = harness.Number(worst), harness.Number(scale)

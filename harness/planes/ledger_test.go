@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/ledger"
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
@@ -43,12 +44,12 @@ func TestLedger(t *testing.T) {
 			}
 			c, m, path := tiny(t, o, n)
 			edits := parsed(t, "zero_planes:L1H1:slow4", "freeze:L1H1:fast4@question", "swap=theta50:L1H2", "temperature=2:L0H3@last", "uniform:L0H0",
-				"scale_planes=3:L0H0:0+1@all", "scale=1.005:L1H1,L0H3", "zero:L0H1@answer", "length_scale=0.4+9:L1H2")
+				"scale_planes=3:L0H0:0+1@all", "zero_dims:L1H2:0+3@question", "scale=1.005:L1H1,L0H3", "zero:L0H1@answer", "length_scale=0.4+9:L1H2")
 			l, err := KeepLedger(context.Background(), &LedgerRequest{Checkpoint: c, Model: m, Prompts: readPrompts(t, path), Edits: edits})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(l.Edits) != 10 || len(l.Heads) != 5 {
+			if len(l.Edits) != 11 || len(l.Heads) != 5 {
 				t.Fatalf("%d edits, %d heads", len(l.Edits), len(l.Heads))
 			}
 			for _, e := range l.Edits {
@@ -95,7 +96,7 @@ func balanceAddsUp(t *testing.T, c *loader.Checkpoint, m *decoder.Model, path st
 	}
 	p := prompts[len(prompts)-1]
 	at := decoder.Head{Layer: 1, Index: 1}
-	planes := planesOf(m.Spec)
+	planes := ledger.PlanesOf(m.Spec)
 	band := []string{"0", "1", "2"}
 	for _, form := range []string{"", "freeze:L1H1:" + strings.Join(band, "+"), "zero_planes:L1H1:" + strings.Join(band, "+")} {
 		var edits []decoder.Edit
@@ -124,7 +125,7 @@ func balanceAddsUp(t *testing.T, c *loader.Checkpoint, m *decoder.Model, path st
 		if err != nil {
 			t.Fatal(err)
 		}
-		span := b.heads[at].visible(b.rows[0])
+		span := b.heads[at].Visible(b.rows[0])
 		one := &baseline{rows: b.rows[:1]}
 		got := one.measured(tr, at, 0, span)
 		if limit := m.Spec.ScoreCap; limit > 0 { // a balance is of scores before the cap
@@ -132,7 +133,7 @@ func balanceAddsUp(t *testing.T, c *loader.Checkpoint, m *decoder.Model, path st
 				got[i] = limit * math.Atanh(x/limit)
 			}
 		}
-		for what, pair := range map[string][2]float64{"code": {overRest(got, span, p.Code, p.Needle), wantCode}, "needle": {overRest(got, span, p.Needle, p.Needle), wantNeedle}} {
+		for what, pair := range map[string][2]float64{"code": {ledger.OverRest(got, span, p.Code, p.Needle), wantCode}, "needle": {ledger.OverRest(got, span, p.Needle, p.Needle), wantNeedle}} {
 			if !(math.Abs(pair[0]-pair[1]) <= 1e-5) {
 				t.Errorf("%s: %s: measured %g, the ledger says %g", form, what, pair[0], pair[1])
 			}
@@ -151,7 +152,7 @@ func mean(x []float64) float64 {
 	return sum
 }
 
-func offsets(b *Balanced) float64 {
+func offsets(b *ledger.Balanced) float64 {
 	sum := 0.0
 	for _, e := range b.Planes {
 		sum += e.Offset
@@ -176,9 +177,6 @@ func TestLedgerRefusals(t *testing.T) {
 		if _, err := KeepLedger(context.Background(), r); err == nil || !strings.Contains(err.Error(), bad.want) {
 			t.Errorf("%v: got %v, want %s", bad, err, bad.want)
 		}
-	}
-	if clip(heads.Span{3, 9}, heads.Span{5, 7}) != (heads.Span{5, 7}) || clip(heads.Span{1, 2}, heads.Span{5, 7}).Len() != 0 {
-		t.Error("clip")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/ledger"
 )
 
 // shownPlanes is how many planes of a head Write lists.
@@ -59,7 +60,7 @@ func (h *LedgerHead) write(b *strings.Builder) error {
 	shown := min(shownPlanes, len(order))
 	tw := tabwriter.NewWriter(b, 0, 8, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(tw, "plane\twavelength\tcontent\trotation\tsum\tcommon to all keys\t")
-	var rest PlaneEntry
+	var rest ledger.PlaneEntry
 	for place, i := range order {
 		e := h.Last.Planes[i]
 		if place >= shown {
@@ -75,13 +76,13 @@ func (h *LedgerHead) write(b *strings.Builder) error {
 		case len(h.InvFreq) > 0:
 			turn = tokens(wavelength(h.InvFreq[i]))
 		}
-		e.row(tw, name, turn)
+		writePlane(tw, &e, name, turn)
 	}
-	rest.row(tw, "others", "")
+	writePlane(tw, &rest, "others", "")
 	return tw.Flush()
 }
 
-func (e *PlaneEntry) row(w io.Writer, name, turn string) {
+func writePlane(w io.Writer, e *ledger.PlaneEntry, name, turn string) {
 	fmt.Fprintf(w, "%s\t%s\t%+.3f\t%+.3f\t%+.3f\t%+.3f\t\n", name, turn, e.CodeContent, e.CodeRotation, e.CodeContent+e.CodeRotation, e.Offset)
 }
 

@@ -10,8 +10,10 @@ import (
 // table is one of plain cells, its first column a name.
 type table struct {
 	Title, About string
+	First        string // head of the first column
 	Head         []cell
 	Rows         []tableRow
+	Notes        []string
 }
 
 type tableRow struct {
@@ -46,7 +48,7 @@ func detectorTables(r *harness.Result) []table {
 
 func detectorTable(d *harness.Detection) table {
 	t := table{
-		Title: "Detectors side by side",
+		Title: "Detectors side by side", First: "detector",
 		About: "Split-half: mean rank correlation over heads between the scores of two halves of the prompts. Shared: how many of the strongest twentieth of all heads are argmax_last's too, and the rank correlation with it.",
 		Head:  []cell{textCell("prompts"), textCell("split-half"), textCell("Gini"), textCell("shared"), textCell("Spearman"), textCell("best heads")},
 	}
@@ -73,7 +75,7 @@ func detectorTable(d *harness.Detection) table {
 
 func agreementTable(a *harness.Agreement) table {
 	t := table{
-		Title: "Agreement with the causal map",
+		Title: "Agreement with the causal map", First: "detector",
 		About: fmt.Sprintf("One head off at a time on %d other prompts, from the last prompt row on: %d heads are to be found, by chance with an area of %s. Area: mean drop of log p(code), in nats, without the detector's 1, 2, 4, ... best heads; of random rankings %s, at most %s.",
 			a.Prompts, a.Relevant, decimals(float64(a.Random.Base), 2), decimals(float64(a.Random.Area), 2), decimals(float64(a.Random.Largest), 2)),
 		Head: []cell{{"AUPRC", "area under the precision-recall curve"}, {"95 %", "prompts of the map resampled"},

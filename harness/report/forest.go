@@ -60,6 +60,9 @@ func newForest(r *harness.Result) *forest {
 			continue
 		}
 		f.Rows = append(f.Rows, p.condition(c))
+		if c.Stage == harness.StageBands && c.Name != r.Plan.Primary.Condition {
+			continue // the table of bands has all controls
+		}
 		for _, pool := range poolsOf(r, c.Name) {
 			f.Rows = append(f.Rows, p.controls(c, pool))
 		}

@@ -14,12 +14,16 @@ type page struct {
 	Facts   []string
 	Links   []link
 
-	Summary    summary
-	Maps       []headMap
-	Beside     bool // the small maps fit beside the large one
-	KV         int  // query heads to a key/value head, 0 where there is nothing to rule
-	Table      *headTable
-	Detectors  []table
+	Summary   summary
+	Maps      []headMap
+	Beside    bool // the small maps fit beside the large one
+	KV        int  // query heads to a key/value head, 0 where there is nothing to rule
+	Table     *headTable
+	Detectors []table
+
+	Curve       *forest // of heads that are kept
+	Experiments []table
+
 	Forest     *forest
 	Outcomes   *outcomes
 	Conditions []conditionRow
@@ -48,7 +52,7 @@ func newPage(r *harness.Result, o Options) *page {
 	p := &page{
 		Title: o.Title, Facts: facts(r), Summary: newSummary(r), Maps: headMaps(r), Table: newHeadTable(r), Detectors: detectorTables(r), Forest: newForest(r),
 		Outcomes: newOutcomes(r), Conditions: conditionRows(r), Primary: metricName(r.Plan.Primary.Metric), Grid: newGrid(r), Variants: variantRows(r),
-		Example: newExample(r), Scorers: scorerRows(r), Pools: pools(r), Methods: methods(r), Plan: planFacts(r), Hashes: hashes(r),
+		Example: newExample(r), Scorers: scorerRows(r), Curve: newCurve(r), Experiments: experimentTables(r), Pools: pools(r), Methods: methods(r), Plan: planFacts(r), Hashes: hashes(r),
 		Machine: environmentFacts(r), Command: command(r), Failures: newFailures(r.Failures), Refused: newFailures(r.Refused),
 		Glossary: glossary, Tool: r.Tool.Name + " " + r.Tool.Version,
 	}
@@ -105,6 +109,7 @@ func (p *page) links() []link {
 		{len(p.Maps) > 0 || p.Table != nil, link{"heads", "Heads"}},
 		{len(p.Detectors) > 0, link{"detectors", "Detectors"}},
 		{p.Forest != nil || p.Outcomes != nil, link{"conditions", "Conditions"}},
+		{len(p.Experiments) > 0, link{"experiments", "Bands, tables, heads kept"}},
 		{p.Grid != nil || len(p.Variants) > 0, link{"prompts", "Needle grid"}},
 		{p.Example != nil, link{"example", "One prompt"}},
 		{len(p.Scorers) > 0, link{"scorers", "Scorers"}},

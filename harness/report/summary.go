@@ -34,6 +34,14 @@ func asked(r *harness.Result) []string {
 	case r.Bands != nil && r.Plan.Knockout == nil:
 		out = append(out, fmt.Sprintf("Does %s need, in %s, the content of bands of rotary planes, or their rotation; and does taking a band away cost the answer more than "+
 			"taking it from other heads, or taking other planes?", name, count(len(r.Heads), "head")))
+	case r.Plan.Swap != nil && r.Plan.Knockout == nil:
+		which := "in all heads"
+		if r.Plan.Swap.Against != nil {
+			which = "in " + count(r.Plan.Swap.Tables[0].Heads, "head") + ", against the same in other heads"
+		}
+		out = append(out, fmt.Sprintf("What do other rotary tables %s of %s do to its answers, and does it depend on how far the needle stands from the question?", which, name))
+	case r.Plan.Keep != nil && r.Plan.Knockout == nil:
+		out = append(out, fmt.Sprintf("Are a few heads of %s enough? They see the whole text, all others its first and its last tokens only; so do as many random heads.", name))
 	case r.Detection != nil && r.Plan.Knockout != nil:
 		out = append(out, fmt.Sprintf("Which heads of %s look, at the moment of answering, at a code that stands far back in the text; and does switching them off cost "+
 			"the answer more than switching off other heads of the same layers?", name))
@@ -130,7 +138,7 @@ func effectSentences(r *harness.Result) []string {
 	for i := range r.Conditions {
 		c := &r.Conditions[i]
 		m := primaryChange(r, c)
-		if m == nil || c.ControlOf != "" || rowKind(c) == "other" {
+		if m == nil || c.ControlOf != "" || rowKind(c) == "other" || inTable(r, c.Name) {
 			continue
 		}
 		text := effectSentence(r, c, m)
@@ -150,9 +158,14 @@ func effectSentences(r *harness.Result) []string {
 	return out
 }
 
+// inTable tells whether a condition is one of many bands: the table has them, the summary the one that decides.
+func inTable(r *harness.Result, condition string) bool {
+	return r.Bands != nil && r.Plan.Primary.Condition != condition && slices.ContainsFunc(r.Bands.Rows, func(b harness.BandRow) bool { return b.Condition == condition })
+}
+
 func effectSentence(r *harness.Result, c *harness.ConditionResult, m *harness.Metric) string {
 	subject := fmt.Sprintf("With %s off %s", verb(len(c.Heads), "this head", fmt.Sprintf("the %d heads", len(c.Heads))), scopeName(c.Scope))
-	if c.Scope == "" {
+	if c.Scope == "" || c.Stage == harness.StageBands || c.Stage == harness.StageSwap {
 		subject = "Under " + c.Name
 	}
 	what := metricName(r.Plan.Primary.Metric)
@@ -207,6 +220,9 @@ func controlSentences(r *harness.Result) []string {
 	var out []string
 	for i := range r.Effects {
 		e := &r.Effects[i]
+		if inTable(r, e.Condition) {
+			continue
+		}
 		text := controlSentence(e)
 		if e.Primary {
 			out = slices.Insert(out, 0, "Primary. "+text)

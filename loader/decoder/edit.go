@@ -29,6 +29,7 @@ const (
 const (
 	OpFreeze    Op = "freeze"    // Planes do not turn: frequency 0 in the query and in the key as this head sees it
 	OpSwap      Op = "swap"      // query, and key as this head sees it, turn by another table; the factor on cosine and sine stays, save with yarn
+	OpZeroDims  Op = "zero_dims" // the query's single Dims are 0, after bias, before rotation: not both members of a plane; keys untouched
 	OpLegacy    Op = "legacy"    // Planes are 0 in the outputs of q_proj and, for the whole KV group, k_proj: the published form
 	OpOwnMean   Op = "own_mean"  // the head's slice is its mean over the prompt's rows in this very run
 	OpMean      Op = "mean"      // the head's slice is its mean over other prompts' rows of the same class, Prompt.Means
@@ -42,7 +43,7 @@ const (
 
 var (
 	baseOps    = []Op{OpZero, OpScale, OpUniform, OpZeroPlanes, OpScalePlanes, OpTemperature}
-	variantOps = []Op{OpFreeze, OpSwap, OpLegacy, OpOwnMean, OpMean, OpPatch, OpPath, OpStreaming, OpLengthScale, OpKeepSpread}
+	variantOps = []Op{OpFreeze, OpSwap, OpZeroDims, OpLegacy, OpOwnMean, OpMean, OpPatch, OpPath, OpStreaming, OpLengthScale, OpKeepSpread}
 )
 
 // Edit is one intervention: what, where and at which rows. It is plain data: it prints, parses, hashes and stores.
@@ -51,6 +52,7 @@ type Edit struct {
 	Heads  []Head  `json:"heads"`
 	Planes []int   `json:"planes,omitempty"` // plane numbers of the checkpoint's pairing, 0 = fastest ladder step
 	Band   string  `json:"band,omitempty"`   // planes by speed, such as "slow16", resolved against the table: see rope.ParseBand
+	Dims   []int   `json:"dims,omitempty"`   // of zero_dims: dimensions of a head, from 0
 	Value  float64 `json:"value,omitempty"`
 
 	Table   string    `json:"table,omitempty"`    // of a swap, see rope.ParseRule
@@ -99,9 +101,9 @@ func (e Edit) String() string {
 	}
 	if e.Band != "" {
 		b.WriteString(":" + e.Band)
-	} else if len(e.Planes) > 0 {
-		s := make([]string, len(e.Planes))
-		for i, p := range e.Planes {
+	} else if list := slices.Concat(e.Planes, e.Dims); len(list) > 0 { // an edit has one or the other
+		s := make([]string, len(list))
+		for i, p := range list {
 			s[i] = strconv.Itoa(p)
 		}
 		b.WriteString(":" + strings.Join(s, "+"))
@@ -119,7 +121,7 @@ func (e Edit) takesPlanes() bool {
 
 // ParseEdit reads "op[=value]:heads[:planes][@scope]", for example "zero:L18H6,L20H3@question", "scale=0.5:L3H1" or
 // "zero_planes:L18H6:slow16@all". Heads are a comma list or whatever file readFile understands; readFile may be nil.
-// Planes are a band of rope.ParseBand, such as "slow16" (16 dims = 8 planes), or numbers joined by "+". The table of a swap is a rule of
+// Planes are a band of rope.ParseBand, such as "slow16" (16 dims = 8 planes), or numbers joined by "+"; dims of zero_dims are numbers so joined. The table of a swap is a rule of
 // rope.ParseRule or, where readFile is there, a rope.File, whose path ends in ".json". The scope defaults to all.
 func ParseEdit(s string, readFile func(path string) ([]Head, error)) (Edit, error) {
 	body, scope, found := cutLast(s, "@")
@@ -145,10 +147,10 @@ func ParseEdit(s string, readFile func(path string) ([]Head, error)) (Edit, erro
 		}
 	}
 	where := parts[1]
-	if e.takesPlanes() {
+	if e.takesPlanes() || e.Op == OpZeroDims {
 		h, p, ok := cutLast(where, ":")
 		if !ok {
-			return e, fmt.Errorf("edit %q: %s needs planes, e.g. :slow16", s, e.Op)
+			return e, fmt.Errorf("edit %q: %s needs %s", s, e.Op, map[bool]string{true: "planes, e.g. :slow16", false: "dims, e.g. :0+5+7"}[e.takesPlanes()])
 		}
 		where = h
 		if err := e.parsePlanes(p); err != nil {
@@ -228,17 +230,23 @@ func (e *Edit) parseValue(value string, given bool) error {
 }
 
 func (e *Edit) parsePlanes(p string) error {
-	if rope.IsBand(p) {
+	if e.takesPlanes() && rope.IsBand(p) {
 		e.Band = p
 		_, err := rope.ParseBand(p)
 		return err
 	}
 	for _, f := range strings.Split(p, "+") {
 		n, err := strconv.Atoi(f)
-		if err != nil {
+		switch {
+		case err != nil && e.Op == OpZeroDims:
+			return fmt.Errorf("dims %q: want numbers of dimensions joined by +", p)
+		case err != nil:
 			return fmt.Errorf("planes %q: want a band, such as slow16, or plane numbers joined by +", p)
+		case e.Op == OpZeroDims:
+			e.Dims = append(e.Dims, n)
+		default:
+			e.Planes = append(e.Planes, n)
 		}
-		e.Planes = append(e.Planes, n)
 	}
 	return nil
 }
@@ -302,6 +310,9 @@ func (e Edit) Check() error {
 	}
 	if e.takesPlanes() != (len(e.Planes) > 0 || e.Band != "") || (len(e.Planes) > 0 && e.Band != "") {
 		return fmt.Errorf("edit %s: want %s", e.Op, map[bool]string{true: "either planes or a band", false: "no planes"}[e.takesPlanes()])
+	}
+	if (e.Op == OpZeroDims) != (len(e.Dims) > 0) {
+		return fmt.Errorf("edit %s: want %s", e.Op, map[bool]string{true: "dims", false: "no dims"}[e.Op == OpZeroDims])
 	}
 	if e.Band != "" {
 		if _, err := rope.ParseBand(e.Band); err != nil {
@@ -400,11 +411,15 @@ func Canonical(edits []Edit) []Edit {
 				e.Heads = append(e.Heads, x)
 			}
 		}
-		e.Planes = append([]int(nil), e.Planes...)
-		sort.Ints(e.Planes)
-		e.Planes = slices.Compact(e.Planes)
+		e.Planes, e.Dims = sortedUnique(e.Planes), sortedUnique(e.Dims)
 		out[i] = e
 	}
 	sort.SliceStable(out, func(a, b int) bool { return out[a].String() < out[b].String() })
 	return out
+}
+
+func sortedUnique(list []int) []int {
+	out := append([]int(nil), list...)
+	sort.Ints(out)
+	return slices.Compact(out)
 }

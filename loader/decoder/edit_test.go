@@ -27,6 +27,7 @@ func TestEditRoundTrip(t *testing.T) {
 		"freeze:L0H0:window2-4":            {Op: OpFreeze, Heads: []Head{{0, 0}}, Band: "window2-4", Scope: ScopeAll},
 		"legacy:L0H0:wave12.5-@all":        {Op: OpLegacy, Heads: []Head{{0, 0}}, Band: "wave12.5-", Scope: ScopeAll},
 		"swap=jitter2048/7:L0H0@last":      {Op: OpSwap, Heads: []Head{{0, 0}}, Table: "jitter2048/7", Scope: ScopeLast},
+		"zero_dims:L0H0,L1H2:3+1":          {Op: OpZeroDims, Heads: []Head{{0, 0}, {1, 2}}, Dims: []int{3, 1}, Scope: ScopeAll},
 		"zero:L0H0@haystack":               {Op: OpZero, Heads: []Head{{0, 0}}, Scope: ScopeHaystack},
 	} {
 		got, err := ParseEdit(form, nil)

@@ -171,6 +171,10 @@ func (m *Model) uploadVariant(e *editTensors, up *editUpload, batch []*condition
 	if e.variant.kinds&kindSpread != 0 {
 		up.ints(each(list, func(e *layerEdit) []int32 { return orElse(e.variant.spreadRows, 2*h, 0) }), h, 2)
 	}
+	if e.variant.kinds&kindDims != 0 {
+		up.floats(each(list, func(e *layerEdit) []float32 { return orElse(e.variant.dims, h*m.cfg.headDim, 1) }), h, m.cfg.headDim)
+		up.ints(each(list, func(e *layerEdit) []int32 { return orElse(e.variant.dimRows, 2*h, 0) }), h, 2)
+	}
 	e.rest = up.take()
 }
 

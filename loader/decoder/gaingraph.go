@@ -36,21 +36,31 @@ func (e *editNodes) queryGain(c *blockConfig, q, pos *Node) *Node {
 	if e.spreadRows != nil {
 		e.plain = q
 	}
-	return c.planeGain(q, pos, e.q, e.qRows)
+	q = c.planeGain(q, pos, e.q, e.qRows)
+	if e.dims == nil {
+		return q
+	}
+	return dimGain(q, pos, e.dims, e.dimRows)
+}
+
+// dimGain multiplies single dimensions of x [B, R, heads, D] by gains [B, heads, D] where pos is in a head's rows [B, heads, 2].
+func dimGain(x, pos, gains, rows *Node) *Node {
+	dims := x.Shape().Dimensions
+	gain := BroadcastToDims(ExpandAxes(gains, 1), dims...)
+	on := BroadcastToDims(ExpandAxes(inRows(pos, rows), -1), dims...)
+	gain = Where(on, gain, OnesLike(gain))
+	return Mul(x, ConvertDType(gain, x.DType()))
 }
 
 // planeGain multiplies the planes of x [B, R, heads, D] by gains [B, heads, planes+1] where pos is in a head's rows [B, heads, 2].
 func (c *blockConfig) planeGain(x, pos, gains, rows *Node) *Node {
-	b, r, h := x.Shape().Dim(0), x.Shape().Dim(1), x.Shape().Dim(2)
+	b, h := x.Shape().Dim(0), x.Shape().Dim(2)
 	planes := sliceLast(gains, 2, 0, c.planes())
 	parts := []*Node{c.joinPlanes(planes, planes)}
 	if rest := c.headDim - c.rotary; rest > 0 {
 		parts = append(parts, BroadcastToDims(sliceLast(gains, 2, c.planes(), c.planes()+1), b, h, rest))
 	}
-	gain := BroadcastToDims(ExpandAxes(Concatenate(parts, 2), 1), b, r, h, c.headDim)
-	on := BroadcastToDims(ExpandAxes(inRows(pos, rows), -1), b, r, h, c.headDim)
-	gain = Where(on, gain, OnesLike(gain))
-	return Mul(x, ConvertDType(gain, x.DType()))
+	return dimGain(x, pos, Concatenate(parts, 2), rows)
 }
 
 // variantNodes are the inputs beyond the base ones, nil where the variant lacks them.
@@ -74,6 +84,7 @@ type variantNodes struct {
 	growth, from, growthRows *Node // [B, H] float32 twice, [B, H, 2]
 	spreadRows               *Node // [B, H, 2]
 	plain                    *Node // no input: with spreadRows, the queries without gains on planes
+	dims, dimRows            *Node // [B, H, D] float32, [B, H, 2] int32
 }
 
 // editVariant is what a program reads beside the base inputs.
@@ -111,6 +122,9 @@ func (r *nodeReader) variant(v editVariant, rows bool) variantNodes {
 	}
 	if v.kinds&kindSpread != 0 {
 		e.spreadRows = r.next()
+	}
+	if v.kinds&kindDims != 0 {
+		e.dims, e.dimRows = r.next(), r.next()
 	}
 	return e
 }

@@ -133,6 +133,11 @@ func (g geometry) planeSet(e Edit, l int) ([]int, error) {
 			return nil, fmt.Errorf("plane %d does not exist: the model has planes 0-%d", p, g.planes-1)
 		}
 	}
+	for _, d := range e.Dims {
+		if d < 0 || d >= g.headDim {
+			return nil, fmt.Errorf("dimension %d does not exist: a head has dimensions 0-%d", d, g.headDim-1)
+		}
+	}
 	return e.Planes, nil
 }
 
@@ -157,7 +162,7 @@ type editSite struct {
 // programs take.
 func (g geometry) apply(le *layerEdit, e editSite) error {
 	h := e.at.Index
-	le.key += fmt.Sprintf("%d %s %g %v %v %s %v %d %d %d %v %s;", h, e.Op, e.Value, e.planes, e.rows, e.Table, e.InvFreq, e.Sink, e.Recent, e.Length, e.source(), e.Input)
+	le.key += fmt.Sprintf("%d %s %g %v %v %v %s %v %d %d %d %v %s;", h, e.Op, e.Value, e.planes, e.Dims, e.rows, e.Table, e.InvFreq, e.Sink, e.Recent, e.Length, e.source(), e.Input)
 	if slices.Contains(variantOps, e.Op) {
 		return g.applyVariant(&le.variant, e)
 	}

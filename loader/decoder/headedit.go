@@ -3,6 +3,7 @@ package decoder
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/headscope/headscope/loader/rope"
 )
@@ -12,6 +13,8 @@ import (
 type HeadEdit struct {
 	QGain     []float32 // [planes+1], on the planes of the query before rotation; last, the dimensions that do not rotate
 	QRows     Rows
+	QDims     []float32 // [headDim], on single dimensions of the query before rotation; nil = none
+	DimRows   Rows
 	Table     *rope.Table // that query and key turn by; nil = the layer's own
 	TableRows Rows
 	Gain      float32 // on the output
@@ -29,13 +32,17 @@ func (e *HeadEdit) LengthGain(row int) float64 {
 	return 1
 }
 
+// OfOneHead tells whether a head's own queries, keys and values in a run without edits fix what the operation does to its scores and output.
+func (o Op) OfOneHead() bool {
+	return slices.Contains(baseOps, o) || o == OpFreeze || o == OpSwap || o == OpZeroDims || o == OpLengthScale
+}
+
 // HeadEdit resolves edits at one head for a prompt of t tokens whose question starts at row q0, in a pass over so many tokens. Operations
 // that need more than the head's own queries, keys and values are refused.
 func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, error) {
 	for _, e := range edits {
-		switch e.Op {
-		case OpLegacy, OpOwnMean, OpMean, OpPatch, OpPath, OpStreaming, OpKeepSpread:
-			return nil, fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, scale_planes, temperature, length_scale, freeze or swap", e.Op)
+		if !e.Op.OfOneHead() {
+			return nil, fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, zero_dims, scale_planes, temperature, length_scale, freeze or swap", e.Op)
 		}
 	}
 	c, err := m.geo.resolve(edits, t, q0)
@@ -53,6 +60,9 @@ func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, er
 	}
 	if v := &le.variant; v.growth != nil {
 		out.Growth, out.Length, out.GrowthRows = float64(v.growth[h.Index]), float64(v.from[h.Index]), rows(v.growthRows)
+	}
+	if v := &le.variant; v.dims != nil {
+		out.QDims, out.DimRows = v.dims[h.Index*m.geo.headDim:(h.Index+1)*m.geo.headDim], rows(v.dimRows)
 	}
 	if le.variant.tables == nil || le.variant.tables[h.Index] == nil {
 		return out, nil

@@ -16,6 +16,7 @@ const (
 	kindStreaming                       // sink and recent keys only
 	kindLength                          // scores by the number of keys
 	kindSpread                          // scores rescaled to the spread that they have without gains on planes
+	kindDims                            // gains on single dimensions of the query
 )
 
 // variantEdit holds one layer's inputs of those kinds for one sequence; slices are nil, or as long as said.
@@ -28,6 +29,9 @@ type variantEdit struct {
 
 	donors    []*headDonor // [heads]
 	donorRows []int32      // [heads, 2]
+
+	dims    []float32 // [heads, headDim]
+	dimRows []int32   // [heads, 2]
 
 	sink, recent []int32 // [heads]
 	streamRows   []int32 // [heads, 2]
@@ -74,6 +78,9 @@ func (v *variantEdit) kinds() editKinds {
 	if v.spreadRows != nil {
 		k |= kindSpread
 	}
+	if v.dims != nil {
+		k |= kindDims
+	}
 	return k
 }
 
@@ -94,6 +101,14 @@ func (g geometry) applyVariant(v *variantEdit, e editSite) error {
 		return v.alter(h, e, g.tables[e.at.Layer])
 	case OpLegacy:
 		return g.applyLegacy(v, e)
+	case OpZeroDims:
+		if v.dims == nil {
+			v.dims, v.dimRows = repeated(float32(1), g.heads*g.headDim), make([]int32, 2*g.heads)
+		}
+		for _, d := range e.Dims {
+			v.dims[h*g.headDim+d] = 0
+		}
+		return setRows(v.dimRows, h, e.rows)
 	case OpOwnMean, OpMean, OpPatch, OpPath:
 		if v.donors == nil {
 			v.donors, v.donorRows = make([]*headDonor, g.heads), make([]int32, 2*g.heads)

@@ -16,6 +16,7 @@ import (
 var variantForms = []string{
 	"freeze:L1H2,L2H0:fast4", "swap=moebius64:L0H1,L2H3", "legacy:L1H1:fast8", "own_mean:L1H2", "mean:L0H3,L2H1", "patch:L0H0,L2H2", "streaming=2+3:L1H1,L0H2",
 	"length_scale=0.7+20:L0H2,L2H1",
+	"zero_dims:L0H1,L2H1:0+3+5+9",
 }
 
 // variantPrompt has a donor of the same length.
@@ -107,6 +108,16 @@ func TestVariantNothing(t *testing.T) {
 		}
 		same(m, "nothing turns", []string{"freeze:L1H2:slow16"}, []string{"swap=nope:L1H2"})
 		same(m, "one key", []string{"streaming=0+1:L1H2@all", "scale=2:L1H2"}, []string{"scale=2:L1H2", "streaming=0+1:L1H2"})
+		// Both dimensions of each plane are the planes: 8 planes of 16 dims, halves turned together.
+		for _, scope := range []string{"@all", "@question"} {
+			dims, planes := logits(m, "zero_dims:L0H1,L2H2:1+9+6+14"+scope), logits(m, "zero_planes:L0H1,L2H2:1+6"+scope)
+			if d, _ := largest(dims, planes); be.Kind == KindGo && d != 0 || !(d <= 2e-5) {
+				t.Errorf("dims of whole planes%s and these planes differ by %.1e", scope, d)
+			}
+		}
+		if d, _ := largest(logits(m, "zero_dims:L0H1:1"), logits(m, "zero_planes:L0H1:1")); !(d > 1e-4) {
+			t.Errorf("one dimension is as good as its plane: %.1e apart", d)
+		}
 		if be.Kind != KindGo && !slow() {
 			return
 		}
@@ -130,6 +141,7 @@ func TestVariantErrors(t *testing.T) {
 		"patch:L0H0":         "the prompt has no donor",
 		"mean:L0H0":          "there are no means",
 		"freeze:L0H0:slow34": "the model rotates 16 dimensions",
+		"zero_dims:L0H0:16":  "a head has dimensions 0-15",
 	} {
 		if _, err := m.Trace(t.Context(), p, edits(t, form), TraceOptions{Logits: []int{0}, Hidden: -1}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want an error with %q", form, err, want)

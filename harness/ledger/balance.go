@@ -1,4 +1,4 @@
-package planes
+package ledger
 
 import "github.com/headscope/headscope/heads"
 
@@ -22,8 +22,8 @@ type Balanced struct {
 }
 
 // Balance splits a row's scores by plane. It is zero where the row sees no key of the needle, or none beside it.
-func (h *head) Balance(row int, needle, code heads.Span) *Balanced {
-	span := h.visible(row)
+func (h *Head) Balance(row int, needle, code heads.Span) *Balanced {
+	span := h.Visible(row)
 	needle, code = clip(needle, span), clip(code, span)
 	b := &Balanced{Planes: make([]PlaneEntry, h.turns.planes+1)}
 	others := span.Len() - needle.Len()
@@ -35,9 +35,9 @@ func (h *head) Balance(row int, needle, code heads.Span) *Balanced {
 		for key := span[0]; key < span[1]; key++ {
 			turned, content := 0.0, 0.0
 			if p < h.turns.planes {
-				turned, content = h.term(h.turns, p, row, key)
+				turned, content = h.term(p, row, key)
 			} else {
-				turned = h.rest(h.turns, row, key)
+				turned = h.rest(row, key)
 				content = turned
 			}
 			e.Offset += turned / float64(span.Len())
@@ -66,8 +66,8 @@ func clip(s, in heads.Span) heads.Span {
 	return heads.Span{lo, max(lo, hi)}
 }
 
-// overRest is the mean of a row's values, of the keys in span, over those in `of` minus that over those outside of needle.
-func overRest(values []float64, span, of, needle heads.Span) float64 {
+// OverRest is the mean of a row's values, of the keys in span, over those in `of` minus that over those outside of needle.
+func OverRest(values []float64, span, of, needle heads.Span) float64 {
 	var in, out, nIn, nOut float64
 	for i, v := range values {
 		key := span[0] + i
@@ -84,8 +84,8 @@ func overRest(values []float64, span, of, needle heads.Span) float64 {
 	return in/nIn - out/nOut
 }
 
-// massOn is the sum of a row's weights on the keys of a span.
-func massOn(weights []float64, visible, of heads.Span) float64 {
+// MassOn is the sum of a row's weights on the keys of a span.
+func MassOn(weights []float64, visible, of heads.Span) float64 {
 	sum := 0.0
 	for key := max(of[0], visible[0]); key < min(of[1], visible[1]); key++ {
 		sum += weights[key-visible[0]]
@@ -93,8 +93,8 @@ func massOn(weights []float64, visible, of heads.Span) float64 {
 	return sum
 }
 
-// add adds another row's ledger, times a weight.
-func (b *Balanced) add(o *Balanced, w float64) {
+// Add adds another row's ledger, times a weight.
+func (b *Balanced) Add(o *Balanced, w float64) {
 	if len(b.Planes) == 0 {
 		b.Planes = make([]PlaneEntry, len(o.Planes))
 	}

@@ -1,0 +1,101 @@
+package harness
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/headscope/headscope/loader/decoder"
+)
+
+// TestPredict: the change of the score that the ledger predicts is that of the edited run, for heads that do not feed one another; the change of
+// the answer's and the decoy's log-probability is the edited run's to first order.
+func TestPredict(t *testing.T) {
+	o := bandOptions(t)
+	s := inUnits(t, o)
+	r := &runner{o: s.o, plan: s.Plan, trace: s.trace}
+	var conds []condition
+	for _, form := range []string{"zero_planes:L1H1,L1H7:slow4", "freeze:L1H1:fast8@question", "swap=theta50:L2H3,L2H4", "zero_dims:L2H3:1+4+9@question", "zero:L1H1",
+		"scale=1.01:L1H1,L2H3", "temperature=1.02:L1H1,L2H3@question"} {
+		e, err := decoder.ParseEdit(form, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conds = append(conds, condition{name: form, edits: []decoder.Edit{e}})
+	}
+	got, err := r.predict(context.Background(), s.Plan.Bands, append(conds, condition{name: "legacy", edits: []decoder.Edit{{Op: decoder.OpLegacy, Heads: o.Heads, Band: "slow4"}}}), s.prompts[:1])
+	if err != nil || len(got) != 1 || len(got[0].Ledger) != len(conds) {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	p := s.prompts[0]
+	plain, moved := measure(t, s, p, nil), 0.0
+	for _, c := range conds {
+		edited, x := measure(t, s, p, c.edits), got[0].Ledger[c.name]
+		score := 0.0
+		for _, h := range c.edits[0].Heads {
+			score += (edited.score(h, p) - plain.score(h, p)) / float64(len(c.edits[0].Heads))
+		}
+		apart := c.edits[0].Heads[0].Layer == c.edits[0].Heads[len(c.edits[0].Heads)-1].Layer
+		if moved = max(moved, math.Abs(score)); apart && !(math.Abs(float64(x.Score)-score) <= 4e-6) {
+			t.Errorf("%s: score: predicted %g, measured %g", c.name, x.Score, score)
+		}
+		if !strings.HasPrefix(c.name, "scale") && !strings.HasPrefix(c.name, "temperature") {
+			continue
+		}
+		for what, pair := range map[string][2]float64{
+			"answer": {float64(x.Sum), edited.answer - plain.answer}, "margin": {float64(x.Margin), (edited.answer - edited.decoy) - (plain.answer - plain.decoy)},
+		} {
+			if d := math.Abs(pair[0] - pair[1]); !(d <= 2e-5+0.1*math.Abs(pair[1])) || math.Abs(pair[1]) < 5e-5 && what == "answer" && strings.HasPrefix(c.name, "scale") {
+				t.Errorf("%s: %s: predicted %g, measured %g", c.name, what, pair[0], pair[1])
+			}
+		}
+	}
+	if moved < 1e-3 {
+		t.Errorf("scores move by %g: nothing is tested", moved)
+	}
+}
+
+// measured is one prompt run with its answer, and with its decoy.
+type measured struct {
+	tr            *decoder.Trace
+	answer, decoy float64
+}
+
+func measure(t *testing.T, s *Study, p *Prompt, edits []decoder.Edit) measured {
+	t.Helper()
+	fed := func(answer []int32) (*decoder.Trace, float64) {
+		rows := []int{}
+		for i := range answer {
+			rows = append(rows, len(p.IDs)-1+i)
+		}
+		tr, err := s.trace(context.Background(), &decoder.Prompt{IDs: p.IDs, Answer: answer, Question: p.Question}, edits,
+			decoder.TraceOptions{Hidden: -1, Logits: rows, Attention: rows[:1], Scores: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for i, id := range answer {
+			sum += float64(tr.Logits[i][id]) - logSumExp(tr.Logits[i], float64(slices.Max(tr.Logits[i])))
+		}
+		return tr, sum
+	}
+	_, decoy := fed(p.Decoy)
+	tr, answer := fed(p.Answer)
+	return measured{tr, answer, decoy}
+}
+
+// score is a head's mean score of the code's tokens at the last row less that of the keys outside of the needle, by a plain loop.
+func (m *measured) score(h decoder.Head, p *Prompt) float64 {
+	code, rest, n, others := 0.0, 0.0, 0.0, 0.0
+	for k, x := range m.tr.Attention[h.Layer][h.Index*m.tr.T:][:len(p.IDs)] {
+		switch {
+		case k >= p.Code[0] && k < p.Code[1]:
+			code, n = code+float64(x), n+1
+		case k < p.Needle[0] || k >= p.Needle[1]:
+			rest, others = rest+float64(x), others+1
+		}
+	}
+	return code/n - rest/others
+}
