@@ -8,7 +8,6 @@ import (
 
 	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/harness/ledger"
-	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/loader/loadertest"
