@@ -25,6 +25,10 @@ func builtinSets() map[string][]byte {
 	return map[string][]byte{BuiltinPrompts: needle512, OwnTest: needle128, OwnDetect: needle128Detect}
 }
 
+// OwnLimit is how many prompts of such a set an experiment takes where nothing is said: enough for McNemar's test and for an interval
+// that means something, few enough for the pure-Go backend.
+const OwnLimit = 16
+
 // OwnPrompts names the prompt sets that go with an embedded model, whose vocabulary is too small for generated ones; empty for any other
 // reference.
 func OwnPrompts(ref string) (test, detect string) {
