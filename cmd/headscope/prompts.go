@@ -91,7 +91,7 @@ func promptsVerb() *verb {
 					if err != nil {
 						return err
 					}
-					return writePrompts(a, f, *out)
+					return putPrompts(a, f, *out)
 				}
 				c, err := loader.Open(operands[0])
 				if err != nil {
@@ -106,14 +106,14 @@ func promptsVerb() *verb {
 					f = g.Detect
 				}
 				noteGenerated(a, g)
-				return writePrompts(a, f, *out)
+				return putPrompts(a, f, *out)
 			}
 		},
 	}
 }
 
-// writePrompts writes a prompt file, to standard output without a name.
-func writePrompts(a *app, f *harness.PromptFile, path string) error {
+// putPrompts writes a prompt file, to standard output without a name.
+func putPrompts(a *app, f *harness.PromptFile, path string) error {
 	if path == "" {
 		_, err := a.out.Write(f.Data)
 		return err
