@@ -25,6 +25,10 @@ func builtinSets() map[string][]byte {
 	return map[string][]byte{BuiltinPrompts: needle512, OwnTest: needle128, OwnDetect: needle128Detect}
 }
 
+// OwnLimit is how many prompts of such a set an experiment takes where nothing is said: two of each depth, enough for McNemar's test to see
+// that recall is gone, few enough for the pure-Go backend.
+const OwnLimit = 10
+
 // OwnPrompts names the prompt sets that go with an embedded model, whose vocabulary is too small for generated ones; empty for any other
 // reference.
 func OwnPrompts(ref string) (test, detect string) {

@@ -91,7 +91,7 @@ type PowerEstimate struct {
 type ControlPower struct {
 	Scope     decoder.Scope `json:"scope"`
 	Pool      string        `json:"pool"`
-	Sets      int           `json:"sets"`       // asked for, or drawn where heads are given
+	Sets      int           `json:"sets"`       // drawn where heads are given; else as many as are asked for and can exist
 	SmallestP Number        `json:"smallest_p"` // null below 19 sets
 }
 
@@ -167,13 +167,8 @@ func (s *Study) controlPower(x experiment, d []dryStage) []ControlPower {
 		for _, pool := range k.Pools {
 			c := ControlPower{scope, pool, k.Controls[scope], nan}
 			for i := range d {
-				if d[i].name == x.stage() && !d[i].guessed {
-					c.Sets = 0
-					for _, cond := range d[i].conds {
-						if cond.scope == scope && cond.pool == pool {
-							c.Sets++
-						}
-					}
+				if d[i].name == x.stage() {
+					c.Sets = mostControls(d[i].conds, scope, pool)
 				}
 			}
 			if c.Sets >= fewestControls {
@@ -183,6 +178,18 @@ func (s *Study) controlPower(x experiment, d []dryStage) []ControlPower {
 		}
 	}
 	return out
+}
+
+// mostControls is how many controls of a pool some condition of a scope has.
+func mostControls(conds []condition, scope decoder.Scope, pool string) int {
+	most, sets := 0, map[string]int{}
+	for i := range conds {
+		if c := &conds[i]; c.scope == scope && c.pool == pool {
+			sets[c.controlOf]++
+			most = max(most, sets[c.controlOf])
+		}
+	}
+	return most
 }
 
 // Write shows the estimate as text.

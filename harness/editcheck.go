@@ -8,6 +8,9 @@ import (
 	"github.com/headscope/headscope/loader/decoder"
 )
 
+// CheckEdits refuses edits that no prompt can make right: a form that makes no sense, heads and planes that the model does not have.
+func CheckEdits(s *loader.Spec, edits []decoder.Edit) error { return checkEdits(s, edits) }
+
 // checkEdits refuses edits that make no sense, and heads and planes that the model does not have: before anything is computed.
 func checkEdits(s *loader.Spec, edits []decoder.Edit) error {
 	for _, e := range edits {

@@ -12,6 +12,9 @@ func (e *hintError) Error() string { return e.err.Error() }
 func (e *hintError) Unwrap() error { return e.err }
 func (e *hintError) Hint() string  { return e.hint }
 
+// Advise adds what the user can do to an error.
+func Advise(err error, hint string) error { return &hintError{err, hint} }
+
 // UsageError says that a request makes no sense as asked; the command exits with 2.
 type UsageError struct {
 	Err    error

@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"math"
+	"math/big"
 	"slices"
 
 	"github.com/headscope/headscope/heads"
@@ -243,8 +245,8 @@ func (p *Plan) hasHeads(x experiment) bool {
 	return p.Detect != nil || len(about.Heads) > 0
 }
 
-// standIn is a target as large as can be, its heads spread over the layers: the cost of an experiment is counted by it before heads are
-// detected and controls drawn.
+// standIn is a target as large as can be, its heads spread over the layers that can hold some: the cost of an experiment is counted by it
+// before heads are detected and controls drawn.
 func (s *Study) standIn(x experiment) *target {
 	spec := &s.o.Checkpoint.Spec
 	about, controls := x.about()
@@ -252,7 +254,15 @@ func (s *Study) standIn(x experiment) *target {
 	if !s.Plan.hasHeads(x) {
 		return t
 	}
-	all := spec.Layers * spec.Heads
+	var free []decoder.Head
+	for l := range spec.Layers {
+		for h := range spec.Heads {
+			if !slices.Contains(about.Unreachable, l) || len(about.Unreachable) == spec.Layers {
+				free = append(free, decoder.Head{Layer: l, Index: h})
+			}
+		}
+	}
+	all := len(free)
 	n := about.Top
 	if n == 0 {
 		n = max(1, all/50)
@@ -261,20 +271,30 @@ func (s *Study) standIn(x experiment) *target {
 	set := func(i int) heads.Set {
 		var out []decoder.Head
 		for j := range n {
-			at := (j*all/n + i) % all
-			out = append(out, decoder.Head{Layer: at / spec.Heads, Index: at % spec.Heads})
+			out = append(out, free[(j*all/n+i)%all])
 		}
 		return heads.NewSet(out...)
 	}
 	t.heads = set(0)
 	for i, pool := range controls.Pools {
 		c := Controls{Pool: pool}
-		for j := range controls.most() {
-			c.Sets = append(c.Sets, set(1+i*controls.most()+j))
+		sets := min(controls.most(), mostSets(all/spec.Heads, spec.Heads))
+		for j := range sets {
+			c.Sets = append(c.Sets, set(1+i*sets+j))
 		}
 		t.controls = append(t.controls, c)
 	}
 	return t
+}
+
+// mostSets is how many layer-matched control sets there can be at most, of any number of heads in so many layers.
+func mostSets(layers, heads int) int {
+	layer := 1.0
+	for n := 1; 2*n <= heads; n++ {
+		sets, _ := new(big.Int).Binomial(int64(heads-n), int64(n)).Float64()
+		layer = max(layer, sets)
+	}
+	return int(min(math.Pow(layer, float64(layers)), maxControls))
 }
 
 // observations lists the stages of observing experiments: one unit of one trial each.

@@ -77,14 +77,29 @@ type CardLook struct {
 // distanceRows is how many of a prompt's last rows the distance is of.
 const distanceRows = 32
 
-// NewHeadCard collects it. Where no result is given, every detector but the causal one is run on the prompts that are shown.
-func NewHeadCard(ctx context.Context, r *CardRequest) (*HeadCard, error) {
+// Check refuses what the model does not have, and a result of another model, before there are prompts.
+func (r *CardRequest) Check() error {
 	s := &r.Checkpoint.Spec
 	if err := heads.NewSet(r.Head).Validate(s.Layers, s.Heads); err != nil {
-		return nil, err
+		return err
 	}
 	if r.Show < 1 || r.TopK < 0 {
-		return nil, usagef("give at least one prompt", "%d prompts of %d keys", r.Show, r.TopK)
+		return usagef("give at least one prompt", "%d prompts of %d keys", r.Show, r.TopK)
+	}
+	switch res := r.Result; {
+	case res == nil:
+	case res.Detection == nil:
+		return &hintError{fmt.Errorf("%s: no detection", res.Path), "give a result of detect or study"}
+	case res.Model.ConfigSHA256 != r.Checkpoint.ConfigSHA256:
+		return &hintError{fmt.Errorf("%s: of another model: %s", res.Path, res.Model.Ref), "give a result of this model"}
+	}
+	return nil
+}
+
+// NewHeadCard collects it. Where no result is given, every detector but the causal one is run on the prompts that are shown.
+func NewHeadCard(ctx context.Context, r *CardRequest) (*HeadCard, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
 	}
 	f := r.Prompts.Limit(r.Show)
 	res := r.Result
@@ -106,22 +121,13 @@ func NewHeadCard(ctx context.Context, r *CardRequest) (*HeadCard, error) {
 			return nil, err
 		}
 	}
-	c, err := cardOf(r, res)
-	if err != nil {
-		return nil, err
-	}
+	c := cardOf(r, res)
 	return c, c.look(ctx, r, f)
 }
 
 // cardOf takes from a result what it says of the head.
-func cardOf(r *CardRequest, res *Result) (*HeadCard, error) {
+func cardOf(r *CardRequest, res *Result) *HeadCard {
 	s, d := &r.Checkpoint.Spec, res.Detection
-	switch {
-	case d == nil:
-		return nil, &hintError{fmt.Errorf("%s: no detection", res.Path), "give a result of detect or study"}
-	case res.Model.ConfigSHA256 != r.Checkpoint.ConfigSHA256:
-		return nil, &hintError{fmt.Errorf("%s: of another model: %s", res.Path, res.Model.Ref), "give a result of this model"}
-	}
 	group := s.Heads / s.KVHeads
 	c := &HeadCard{Schema: schemaVersion, Model: r.Checkpoint.Ref, Head: r.Head, KVHead: r.Head.Index / group, Siblings: heads.Set{}, Key: res.Key, Path: res.Path,
 		Scores: []CardScore{}, Planes: []CardPlane{}, Looks: []CardLook{}}
@@ -142,7 +148,7 @@ func cardOf(r *CardRequest, res *Result) (*HeadCard, error) {
 		x := c.score(&a.Causal)
 		c.Causal, c.Proven = &x, a.Significant.Contains(r.Head)
 	}
-	return c, nil
+	return c
 }
 
 func (c *HeadCard) score(s *heads.Scores) CardScore {

@@ -67,6 +67,12 @@ func NewHeader(ctx context.Context, r *HeaderRequest) (*Header, error) {
 		Run:         HeaderRun{decoder.Engine, m.DType(), string(m.Backend().Kind), m.Backend().About},
 		Environment: CurrentEnvironment(m.Backend()),
 	}
+	h.Key, err = h.KeyOf(r.Asked)
+	return h, err
+}
+
+// KeyOf is the key of a document with this header that was asked for so.
+func (h *Header) KeyOf(asked any) (string, error) {
 	b, err := json.Marshal(struct {
 		Schema                     int
 		Kind                       string
@@ -74,13 +80,12 @@ func NewHeader(ctx context.Context, r *HeaderRequest) (*Header, error) {
 		Prompts                    PlanPrompts
 		Run                        HeaderRun
 		Asked                      any
-	}{h.Schema, h.Kind, c.ConfigSHA256, h.Model.TokenizerSHA256, weights, h.Prompts.PlanPrompts, h.Run, r.Asked})
+	}{h.Schema, h.Kind, h.Model.ConfigSHA256, h.Model.TokenizerSHA256, h.Model.WeightsSHA256, h.Prompts.PlanPrompts, h.Run, asked})
 	if err != nil {
-		return nil, fmt.Errorf("key: %w", err)
+		return "", fmt.Errorf("key: %w", err)
 	}
 	sum := sha256.Sum256(b)
-	h.Key = hex.EncodeToString(sum[:])[:12]
-	return h, nil
+	return hex.EncodeToString(sum[:])[:12], nil
 }
 
 // Path is <out>/<model>/<kind>_<key> and the ending; its folder is made.

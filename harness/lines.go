@@ -58,21 +58,9 @@ func (l *Lines) start(o *LinesOptions) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", l.path, err)
 	}
-	whole := bytes.LastIndexByte(data, '\n') + 1
-	lines := bufio.NewReader(bytes.NewReader(data[:whole]))
-	for n := 1; ; n++ {
-		line, err := lines.ReadBytes('\n')
-		if err == io.EOF {
-			break
-		}
-		switch {
-		case n == 1 && !o.Same(line):
-			return &HeaderMismatchError{l.path, "another first line", "that of the same request"}
-		case n > 1:
-			if err := o.Each(line); err != nil {
-				return &DamagedError{l.path, fmt.Sprintf("line %d: %v", n, err)}
-			}
-		}
+	whole, err := o.take(l.path, data)
+	if err != nil {
+		return err
 	}
 	if err := l.f.Truncate(int64(whole)); err != nil {
 		return writeError(l.path, err)
@@ -84,6 +72,36 @@ func (l *Lines) start(o *LinesOptions) error {
 		return l.Add(o.First)
 	}
 	return nil
+}
+
+// ReadLines reads a file that OpenLines made and leaves it as it is.
+func ReadLines(path string, o LinesOptions) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	_, err = o.take(path, data)
+	return err
+}
+
+// take hands on the whole lines and returns how many bytes they are.
+func (o *LinesOptions) take(path string, data []byte) (int, error) {
+	whole := bytes.LastIndexByte(data, '\n') + 1
+	lines := bufio.NewReader(bytes.NewReader(data[:whole]))
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			return whole, nil
+		}
+		switch {
+		case n == 1 && !o.Same(line):
+			return 0, &HeaderMismatchError{path, "another first line", "that of the same request"}
+		case n > 1:
+			if err := o.Each(line); err != nil {
+				return 0, &DamagedError{path, fmt.Sprintf("line %d: %v", n, err)}
+			}
+		}
+	}
 }
 
 // Path is where the file lies.

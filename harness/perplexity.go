@@ -181,19 +181,28 @@ func (o *PerplexityOptions) plan(ctx context.Context, texts *PlanTexts) (*Perple
 		Texts: *texts, Environment: CurrentEnvironment(be),
 		Run: TextRun{decoder.Engine, o.Model.DType(), string(be.Kind), be.About, o.Seed, streamBootstrap, resamples, level},
 	}
+	r.Key, err = r.key(o.Conditions)
+	return r, err
+}
+
+// key is the hash of all that decides the numbers.
+func (r *Perplexity) key(conds []NamedEdits) (string, error) {
+	var asked []NamedEdits
+	for _, c := range conds {
+		asked = append(asked, NamedEdits{c.Name, decoder.Canonical(c.Edits)})
+	}
 	data, err := json.Marshal(struct {
 		Schema                     int
 		Config, Tokenizer, Weights string
 		Texts                      *PlanTexts
 		Run                        TextRun
 		Conditions                 []NamedEdits
-	}{r.Schema, c.ConfigSHA256, r.Model.TokenizerSHA256, weights, texts, r.Run, o.Conditions})
+	}{r.Schema, r.Model.ConfigSHA256, r.Model.TokenizerSHA256, r.Model.WeightsSHA256, &r.Texts, r.Run, asked})
 	if err != nil {
-		return nil, fmt.Errorf("key: %w", err)
+		return "", fmt.Errorf("key: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	r.Key = hex.EncodeToString(sum[:])[:12]
-	return r, nil
+	return hex.EncodeToString(sum[:])[:12], nil
 }
 
 // JSON is the form in which it is stored.

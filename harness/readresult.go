@@ -12,7 +12,7 @@ import (
 	"github.com/headscope/headscope/loader/decoder"
 )
 
-const notAResult = "give the .json that study, detect or knockout wrote"
+const notAResult = "give the .json that study, detect, knockout, bands, swap or keep wrote"
 
 // ReadResult reads a result that a run wrote and holds it against itself: the shapes of its scores, the heads that it names. Its Path is
 // path. A file that is damaged, that is no result, or that a newer headscope wrote is an error with a hint.

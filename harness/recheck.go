@@ -25,7 +25,14 @@ type Check struct {
 	Path     string         `json:"path"`
 	Trials   string         `json:"trials"`
 	Sections []CheckSection `json:"sections"`
+	Left     []Unchecked    `json:"not_recomputed,omitempty"`
 	OK       bool           `json:"ok"`
+}
+
+// Unchecked is what only a run of the model can say.
+type Unchecked struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
 }
 
 // CheckSection is one part of a result.
@@ -288,5 +295,8 @@ func (c *Check) Write(w io.Writer) error {
 		}
 	}
 	fmt.Fprintf(tw, "%d values compared, %d differ\n", values, differ)
+	for _, u := range c.Left {
+		fmt.Fprintf(tw, "not recomputed: %s: %s\n", u.Path, u.Why)
+	}
 	return tw.Flush()
 }

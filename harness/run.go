@@ -2,6 +2,7 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -278,9 +279,13 @@ func (r *runner) stored(id unitID, conds []condition, prompts []*Prompt) ([]Tria
 func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prompts []*Prompt, done func()) ([]Trial, error) {
 	trials := make([]Trial, 0, len(conds)*len(prompts))
 	asked := make([]*decoder.Prompt, len(prompts))
-	dc := make([]decoder.Condition, len(conds))
-	for i := range conds {
-		dc[i] = decoder.Condition{Edits: conds[i].edits, Probe: conds[i].probe, ScoreOnly: conds[i].scoreOnly}
+	questions, err := questionsOf(conds)
+	if err != nil {
+		return nil, err
+	}
+	dc := make([]decoder.Condition, len(questions))
+	for i, q := range questions {
+		dc[i] = q.Condition
 	}
 	for i, p := range prompts {
 		asked[i] = p.ask()
@@ -293,22 +298,24 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 	if id.stage == StageDetect && r.plan.Detect.asks("wu_step", "wu_set") {
 		o.Verify = false // those read the whole answer
 	}
-	err := r.ask(ctx, asked, dc, o, func(p, c int, reply *decoder.Reply) error {
-		t := &trials[p*len(conds)+c]
-		if len(conds[c].edits) == 0 && overflowed(reply.LogProb) {
-			return fmt.Errorf("prompt %s: %w", t.Prompt, errNotFinite("the unmodified model's log-probabilities are"))
+	err = r.ask(ctx, asked, dc, o, func(p, q int, reply *decoder.Reply) error {
+		if len(dc[q].Edits) == 0 && overflowed(reply.LogProb) {
+			return fmt.Errorf("prompt %s: %w", prompts[p].Spec.ID, errNotFinite("the unmodified model's log-probabilities are"))
 		}
-		t.fill(reply)
-		switch {
-		case t.Error != "":
-			t.Outcome = Broken
-		case dc[c].ScoreOnly:
-			t.Outcome, t.MinGap = Scored, nan
-		default:
-			t.Outcome, t.Text = judge(prompts[p], reply, eos, tok)
-			t.Scores = textScores(prompts[p], reply, t.Text)
+		for _, c := range questions[q].of {
+			t := &trials[p*len(conds)+c]
+			t.fill(reply)
+			switch {
+			case t.Error != "":
+				t.Outcome = Broken
+			case conds[c].scoreOnly:
+				t.scored()
+			default:
+				t.Outcome, t.Text = judge(prompts[p], reply, eos, tok)
+				t.Scores = textScores(prompts[p], reply, t.Text)
+			}
+			done()
 		}
-		done()
 		return nil
 	})
 	var memory *decoder.OutOfMemoryError
@@ -327,4 +334,32 @@ func (r *runner) askOptions() decoder.AskOptions {
 		MaxNew: r.plan.MaxNew, Verify: !r.plan.FullAnswers, EOS: r.plan.Model.EOS, Attention: true,
 		Batch: r.plan.Run.Batch, DecodeBatch: r.plan.Run.DecodeBatch,
 	}
+}
+
+// question is what several conditions ask the model alike: control sets of two pools may be the same, and it is computed once.
+type question struct {
+	decoder.Condition
+	of []int // the conditions, by their places
+}
+
+// questionsOf lists what is to be computed, in the order of the conditions. An answer is decoded where one of them wants it.
+func questionsOf(conds []condition) ([]question, error) {
+	var out []question
+	at := map[string]int{}
+	for i := range conds {
+		c := &conds[i]
+		edits, err := json.Marshal(decoder.Canonical(c.edits))
+		if err != nil {
+			return nil, fmt.Errorf("condition %s: %w", c.name, err)
+		}
+		key := fmt.Sprint(c.probe, string(edits))
+		k, there := at[key]
+		if !there {
+			k, at[key] = len(out), len(out)
+			out = append(out, question{Condition: decoder.Condition{Edits: c.edits, Probe: c.probe, ScoreOnly: true}})
+		}
+		out[k].of = append(out[k].of, i)
+		out[k].ScoreOnly = out[k].ScoreOnly && c.scoreOnly
+	}
+	return out, nil
 }

@@ -125,6 +125,14 @@ func (t *Trial) fill(r *decoder.Reply) {
 	}
 }
 
+// scored marks the trial as one that was only scored: where another condition asked the same, its answer may have been decoded.
+func (t *Trial) scored() {
+	t.Outcome, t.MinGap, t.Fragile = Scored, nan, false
+	if !t.Verified {
+		t.Greedy = nil
+	}
+}
+
 // fail marks the trial as not carried out.
 func (t *Trial) fail(err error) {
 	t.Outcome, t.Error = Failed, err.Error()

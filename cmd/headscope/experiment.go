@@ -40,7 +40,7 @@ func (e *experimentFlags) add(fs *pflag.FlagSet) {
 	e.fs = fs
 	fs.StringVar(&e.prompts, "prompts", "", "prompt FILE, one JSON object a line, or "+harness.BuiltinPrompts+"; default: prompts generated for the model's tokenizer, by the flags below")
 	e.needleFlags.add(fs)
-	fs.IntVar(&e.limit, "limit", 0, "the first N prompts only; 0 = all")
+	fs.IntVar(&e.limit, "limit", 0, fmt.Sprintf("the first N prompts only; 0 = all; without it %d of an embedded model's own prompts", harness.OwnLimit))
 	fs.Uint64Var(&e.seed, "seed", 0, "every random stream follows from it")
 	fs.StringVar(&e.out, "out", "results", "folder of the results")
 	fs.IntVar(&e.maxNew, "max-new", 16, "longest greedy answer, in tokens")
@@ -74,7 +74,9 @@ func (e *experimentFlags) prepare(ctx context.Context, a *app, ref string, o *ha
 	if err != nil {
 		return nil, err
 	}
-	e.ownPrompts(ref, o)
+	if err := e.ownPrompts(ref, o); err != nil {
+		return nil, err
+	}
 	for _, f := range []struct {
 		path string
 		to   **harness.PromptFile
@@ -105,20 +107,30 @@ func (e *experimentFlags) prepare(ctx context.Context, a *app, ref string, o *ha
 	return &opened{c, model}, nil
 }
 
-// ownPrompts takes an embedded model's own prompt sets where nothing is said of prompts.
-func (e *experimentFlags) ownPrompts(ref string, o *harness.Options) {
-	test, detect := harness.OwnPrompts(ref)
-	if test == "" || e.prompts != "" || e.detectPrompts != "" || len(givenNeedleFlags(e.fs)) > 0 {
-		return
+// ownPrompts takes the first few of an embedded model's own prompts where no others are named.
+func (e *experimentFlags) ownPrompts(ref string, o *harness.Options) error {
+	if e.prompts != "" {
+		return nil
+	}
+	test, detect, err := ownPrompts(ref, e.fs)
+	if err != nil || test == "" {
+		return err
+	}
+	if !e.fs.Changed("limit") {
+		e.limit = harness.OwnLimit
+	}
+	if e.agreement && e.agreementPrompts == "" {
+		e.agreementPrompts = test
 	}
 	switch {
 	case !harness.Tests(o.Stages):
 		e.prompts = detect
-	case slices.Contains(o.Stages, harness.StageDetect), o.NeedsMeans():
+	case e.detectPrompts == "" && (slices.Contains(o.Stages, harness.StageDetect) || o.NeedsMeans() || o.Bands != nil && o.Bands.Matched):
 		e.prompts, e.detectPrompts = test, detect
 	default:
 		e.prompts = test
 	}
+	return nil
 }
 
 // generate makes the prompts that no file was given for: a split of its own for detection.

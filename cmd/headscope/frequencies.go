@@ -8,6 +8,7 @@ import (
 
 	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/harness/planes"
+	"github.com/headscope/headscope/loader"
 )
 
 func frequenciesVerb() *verb {
@@ -33,10 +34,14 @@ func frequenciesVerb() *verb {
 				if err != nil {
 					return err
 				}
-				return l.with(ctx, a, operands[0], false, func(m *opened, prompts *harness.PromptFile) error {
-					f, err := planes.MeasureFrequencies(ctx, &planes.FrequencyRequest{
-						Checkpoint: m.checkpoint, Model: m.model, Prompts: prompts, Heads: hs, Command: a.args, Done: a.sayDone(),
-					})
+				r := &planes.FrequencyRequest{Heads: hs, Command: a.args, Done: a.sayDone()}
+				check := func(c *loader.Checkpoint) error {
+					r.Checkpoint = c
+					return r.Check()
+				}
+				return l.with(ctx, a, operands[0], look{false, check, func(m *opened, prompts *harness.PromptFile) error {
+					r.Model, r.Prompts = m.model, prompts
+					f, err := planes.MeasureFrequencies(ctx, r)
 					if err != nil {
 						return err
 					}
@@ -49,7 +54,7 @@ func frequenciesVerb() *verb {
 						return a.json(f)
 					}
 					return f.Write(a.out, planes.FrequencyView{Top: *top, Map: *heat})
-				})
+				}})
 			}
 		},
 	}

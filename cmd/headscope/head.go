@@ -56,6 +56,9 @@ func (h *headFlags) run(ctx context.Context, a *app, operands []string) (err err
 	if h.show < 1 {
 		return &usageError{fmt.Errorf("--show %d", h.show), "give at least 1"}
 	}
+	if h.topK < 0 {
+		return &usageError{fmt.Errorf("--top-k %d", h.topK), "0 lists none"}
+	}
 	r := &harness.CardRequest{Show: h.show, TopK: h.topK, Seed: h.seed}
 	if r.Head, err = decoder.ParseHead(operands[1]); err != nil {
 		return &usageError{err, "the form is L18H6"}
@@ -65,22 +68,31 @@ func (h *headFlags) run(ctx context.Context, a *app, operands []string) (err err
 			return err
 		}
 	}
+	if err := h.modelFlags.check(); err != nil {
+		return err
+	}
+	if h.prompts == "" {
+		_, h.prompts = harness.OwnPrompts(operands[0])
+	}
 	if h.prompts != "" {
 		if r.Prompts, err = harness.ReadPrompts(h.prompts); err != nil {
 			return err
 		}
 	}
-	m, err := h.open(a, operands[0])
-	if err != nil {
+	if r.Checkpoint, err = h.checkpoint(operands[0]); err != nil {
 		return err
 	}
-	defer func() { err = m.close(err) }()
-	if r.Prompts == nil {
-		if r.Prompts, err = cardPrompts(ctx, m.checkpoint, h); err != nil {
-			return err
-		}
+	if err = r.Check(); err == nil && r.Prompts == nil {
+		r.Prompts, err = cardPrompts(ctx, r.Checkpoint, h)
 	}
-	r.Checkpoint, r.Model = m.checkpoint, m.model
+	if err == nil {
+		r.Model, err = h.model(a, r.Checkpoint)
+	}
+	if err != nil {
+		return errors.Join(err, r.Checkpoint.Close())
+	}
+	m := &opened{r.Checkpoint, r.Model}
+	defer func() { err = m.close(err) }()
 	card, err := harness.NewHeadCard(ctx, r)
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/harness/planes"
+	"github.com/headscope/headscope/loader"
 )
 
 func ledgerVerb() *verb {
@@ -34,10 +35,14 @@ func ledgerVerb() *verb {
 				if err != nil {
 					return err
 				}
-				return l.with(ctx, a, operands[0], false, func(m *opened, prompts *harness.PromptFile) error {
-					kept, err := planes.KeepLedger(ctx, &planes.LedgerRequest{
-						Checkpoint: m.checkpoint, Model: m.model, Prompts: prompts, Heads: hs, Edits: edits, Command: a.args, Done: a.sayDone(),
-					})
+				r := &planes.LedgerRequest{Heads: hs, Edits: edits, Command: a.args, Done: a.sayDone()}
+				check := func(c *loader.Checkpoint) error {
+					r.Checkpoint = c
+					return r.Check()
+				}
+				return l.with(ctx, a, operands[0], look{false, check, func(m *opened, prompts *harness.PromptFile) error {
+					r.Model, r.Prompts = m.model, prompts
+					kept, err := planes.KeepLedger(ctx, r)
 					if err != nil {
 						return err
 					}
@@ -50,7 +55,7 @@ func ledgerVerb() *verb {
 						return a.json(kept)
 					}
 					return kept.Write(a.out)
-				})
+				}})
 			}
 		},
 	}

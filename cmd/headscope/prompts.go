@@ -49,10 +49,22 @@ func givenNeedleFlags(fs *pflag.FlagSet) []string {
 	return out
 }
 
+// ownPrompts names the prompt sets of an embedded model, whose vocabulary is too small for generated prompts, and refuses to generate
+// any; both are empty for other models.
+func ownPrompts(ref string, fs *pflag.FlagSet) (test, detect string, err error) {
+	test, detect = harness.OwnPrompts(ref)
+	if given := givenNeedleFlags(fs); test != "" && len(given) > 0 {
+		return "", "", &usageError{fmt.Errorf("%s with %s, whose vocabulary is too small for generated prompts", strings.Join(given, ", "), ref),
+			fmt.Sprintf("leave them out: its own prompts are %s and, to detect on, %s", test, detect)}
+	}
+	return test, detect, nil
+}
+
 func promptsVerb() *verb {
 	return &verb{
 		name: "prompts", operands: "MODEL", summary: "write the needle prompts that would be generated for a model",
-		details: "Two splits that share no code, sentence, subject or wording: detect and test. No weights are read.",
+		details: "Two splits that share no code, sentence, subject or wording: detect and test. No weights are read. An embedded model has prompts of\n" +
+			"its own: these are written.",
 		flags: func(fs *pflag.FlagSet) action {
 			var n needleFlags
 			n.add(fs)
@@ -67,6 +79,20 @@ func promptsVerb() *verb {
 				if *split != "test" && *split != "detect" {
 					return &usageError{fmt.Errorf("--split %q", *split), "want test or detect"}
 				}
+				test, detect, err := ownPrompts(operands[0], fs)
+				if err != nil {
+					return err
+				}
+				if test != "" {
+					if *split == "detect" {
+						test = detect
+					}
+					f, err := harness.ReadPrompts(test)
+					if err != nil {
+						return err
+					}
+					return putPrompts(a, f, *out)
+				}
 				c, err := loader.Open(operands[0])
 				if err != nil {
 					return err
@@ -80,14 +106,19 @@ func promptsVerb() *verb {
 					f = g.Detect
 				}
 				noteGenerated(a, g)
-				if *out == "" {
-					_, err = a.out.Write(f.Data)
-					return err
-				}
-				return harness.WriteFile(*out, f.Data)
+				return putPrompts(a, f, *out)
 			}
 		},
 	}
+}
+
+// putPrompts writes a prompt file, to standard output without a name.
+func putPrompts(a *app, f *harness.PromptFile, path string) error {
+	if path == "" {
+		_, err := a.out.Write(f.Data)
+		return err
+	}
+	return harness.WriteFile(path, f.Data)
 }
 
 // noteGenerated says what was made and what was not.

@@ -48,7 +48,7 @@ func TestScripts(t *testing.T) {
 			if err := copyFile(filepath.Join("testdata", "tiny", "drop.tokenizer.json"), filepath.Join(e.WorkDir, "drop.tokenizer.json")); err != nil {
 				return err
 			}
-			for _, n := range []int{3, 20, 600} {
+			for _, n := range []int{3, 9, 600} {
 				if err := writePrompts(filepath.Join(e.WorkDir, fmt.Sprintf("prompts_%d.jsonl", n)), n); err != nil {
 					return err
 				}
@@ -103,8 +103,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// TestTraceDocuments: the script runs every command of docs/frequencies.md and docs/trace.md, on heads that the tiny model has and with
-// prompts that fit it.
+// TestTraceDocuments: the script runs every command of docs/frequencies.md and docs/trace.md, on heads that the model in the binary has.
 func TestTraceDocuments(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join("testdata", "script", "trace.txtar"))
 	if err != nil {
@@ -116,7 +115,7 @@ func TestTraceDocuments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := strings.NewReplacer("DIR", "tiny", "L18H6", "L1H1", "L20H3", "L2H3", "L15H3", "L0H3", "slow16", "slow8").Replace(string(doc))
+		text := strings.NewReplacer("DIR", "builtin:needle", "L18H6", "L1H6", "L20H3", "L0H3", "L15H3", "L0H3", "slow16", "slow8").Replace(string(doc))
 		for line := range strings.Lines(text) {
 			if command, ok := strings.CutPrefix(strings.TrimSpace(line), "bin/"); ok {
 				n++

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headscope/headscope/harness"
 	"github.com/headscope/headscope/harness/tracing"
+	"github.com/headscope/headscope/loader"
 )
 
 func traceVerb() *verb {
@@ -46,8 +47,12 @@ func traceVerb() *verb {
 					}
 					r.Paths = append(r.Paths, p)
 				}
-				return l.with(ctx, a, operands[0], true, func(m *opened, prompts *harness.PromptFile) error {
-					r.Checkpoint, r.Model, r.Prompts = m.checkpoint, m.model, prompts
+				check := func(c *loader.Checkpoint) error {
+					r.Checkpoint = c
+					return r.Check()
+				}
+				return l.with(ctx, a, operands[0], look{true, check, func(m *opened, prompts *harness.PromptFile) error {
+					r.Model, r.Prompts = m.model, prompts
 					t, err := tracing.Run(ctx, r)
 					if err != nil {
 						var stopped *harness.Interrupted
@@ -61,7 +66,7 @@ func traceVerb() *verb {
 						return a.json(t)
 					}
 					return t.Write(a.out, *top)
-				})
+				}})
 			}
 		},
 	}

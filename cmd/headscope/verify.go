@@ -8,6 +8,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/planes"
+	"github.com/headscope/headscope/harness/tracing"
 	"github.com/headscope/headscope/harness/verify"
 )
 
@@ -16,6 +18,8 @@ func verifyVerb() *verb {
 		name: "verify", operands: "DIR|RESULT.json...", summary: "recompute golden folders, or results from their trials, and compare",
 		details: "A golden folder holds a checkpoint, golden.json and golden.safetensors; loader/testdata/parity/README.md describes it.\n" +
 			"A result is computed again from its plan and the trials file beside it, without a model: its key and every number are compared.\n" +
+			"So is a trace. Of what perplexity, frequencies and ledger wrote, all is computed again that follows from what the file holds by document,\n" +
+			"plane and prompt; the output names what is left.\n" +
 			"Exit code 5: something differs.",
 		flags: func(fs *pflag.FlagSet) action {
 			var d deviceFlags
@@ -61,7 +65,7 @@ type verifying struct {
 
 func (v *verifying) one(ctx context.Context, path string) error {
 	if st, err := os.Stat(path); err == nil && !st.IsDir() {
-		c, err := harness.Recheck(path)
+		c, err := recheck(path)
 		if err != nil {
 			return err
 		}
@@ -85,6 +89,34 @@ func (v *verifying) one(ctx context.Context, path string) error {
 		return nil
 	}
 	return r.Write(v.app.out)
+}
+
+// recheck computes a result or a document again, as far as it can be without the model.
+func recheck(path string) (*harness.Check, error) {
+	kind, data, err := harness.ReadDocument(path)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case "":
+		return harness.Recheck(path)
+	case "perplexity":
+		return harness.RecheckPerplexity(path, data)
+	case "trace":
+		return tracing.Recheck(path, data)
+	case "frequencies":
+		return planes.RecheckFrequencies(path, data)
+	case "ledger":
+		return planes.RecheckLedger(path, data)
+	}
+	source := map[string]string{
+		"norms": "from the weights of the model", "comparison": "from the two lists of heads", "replication": "from the files of the published profile",
+	}[kind]
+	if source == "" {
+		source = "in a way that this headscope does not know"
+	}
+	return nil, &codeError{exitUnsupported, fmt.Errorf("%s: a document of kind %q, none of whose numbers follow from others in it: they were computed %s", path, kind, source),
+		"run its verb again on the same input, which gives the same numbers"}
 }
 
 func (v *verifying) count(ok bool, report any) {

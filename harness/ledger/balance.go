@@ -1,6 +1,10 @@
 package ledger
 
-import "github.com/headscope/headscope/heads"
+import (
+	"math"
+
+	"github.com/headscope/headscope/heads"
+)
 
 // PlaneEntry is one plane's line of the ledger: its part of the mean score of some keys minus that of the rest, in units of a score. Content
 // is what the plane would give if neither query nor key turned, Rotation what turning changes: freezing the plane takes Rotation away,
@@ -58,6 +62,23 @@ func (h *Head) Balance(row int, needle, code heads.Span) *Balanced {
 		b.Needle += e.NeedleContent + e.NeedleRotation
 	}
 	return b
+}
+
+// Sums adds the entries up. A sum that differs from the stated one by rounding alone is the stated one.
+func (b *Balanced) Sums() (code, needle float64) {
+	var size float64
+	for _, e := range b.Planes {
+		code += e.CodeContent + e.CodeRotation
+		needle += e.NeedleContent + e.NeedleRotation
+		size += math.Abs(e.CodeContent) + math.Abs(e.CodeRotation) + math.Abs(e.NeedleContent) + math.Abs(e.NeedleRotation)
+	}
+	if math.Abs(code-b.Code) <= 1e-12*size {
+		code = b.Code
+	}
+	if math.Abs(needle-b.Needle) <= 1e-12*size {
+		needle = b.Needle
+	}
+	return code, needle
 }
 
 // clip is the part of a span that another has.

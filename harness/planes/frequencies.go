@@ -32,11 +32,17 @@ type FrequencyRequest struct {
 // (Cauchy-Schwarz). Chunk norms: Barbero et al. 2410.06205, section 4.
 type Frequencies struct {
 	harness.Header
+	Asked     FrequencyAsked `json:"asked"`
 	Tokens    int            `json:"tokens"`           // rows that the means are over
 	Tables    []PlaneTable   `json:"tables"`           // that heads turn by
 	Unrotated []int          `json:"unrotated_layers"` // left out: no plane turns
 	Heads     []PlaneProfile `json:"heads"`            // by layer and head
 	Seconds   float64        `json:"seconds"`
+}
+
+// FrequencyAsked is what was asked for.
+type FrequencyAsked struct {
+	Heads []decoder.Head `json:"heads"` // null: all
 }
 
 // PlaneTable is a frequency table. Learned and swapped ones need not fall from plane to plane: Order does.
@@ -78,7 +84,7 @@ func MeasureFrequencies(ctx context.Context, r *FrequencyRequest) (*Frequencies,
 	if err != nil {
 		return nil, err
 	}
-	f := &Frequencies{Unrotated: []int{}}
+	f := &Frequencies{Asked: FrequencyAsked{r.Heads}, Unrotated: []int{}}
 	longest := 0
 	for _, p := range prompts {
 		longest = max(longest, len(p.IDs))
@@ -93,10 +99,7 @@ func MeasureFrequencies(ctx context.Context, r *FrequencyRequest) (*Frequencies,
 	}
 	h, err := harness.NewHeader(ctx, &harness.HeaderRequest{
 		Kind: "frequencies", Checkpoint: r.Checkpoint, Model: r.Model, Prompts: file, Command: r.Command,
-		Asked: struct {
-			Heads  []decoder.Head
-			Tables []PlaneTable
-		}{r.Heads, f.Tables},
+		Asked: f.decides(),
 	})
 	if err != nil {
 		return nil, err
@@ -120,6 +123,14 @@ func MeasureFrequencies(ctx context.Context, r *FrequencyRequest) (*Frequencies,
 	}
 	f.Seconds = math.Round(time.Since(start).Seconds()*10) / 10
 	return f, nil
+}
+
+// decides is what beside model and prompts decides the numbers.
+func (f *Frequencies) decides() any {
+	return struct {
+		Heads  []decoder.Head
+		Tables []PlaneTable
+	}{f.Asked.Heads, f.Tables}
 }
 
 // tables lists the model's tables in passes of so many tokens and returns which one each layer turns by, -1 = none.
@@ -201,13 +212,20 @@ func (p *PlaneProfile) add(tr *decoder.Trace, group, planes int, rows float64) {
 	p.RestK += rows * float64(k[planes])
 }
 
-// finish turns sums into means and profile.
+// finish turns sums over rows into means.
 func (p *PlaneProfile) finish(t *PlaneTable, rows float64) {
 	p.RestQ, p.RestK = p.RestQ/rows, p.RestK/rows
-	sum := 0.0
-	p.Product, p.Profile = make([]float64, len(p.Q)), make([]float64, len(p.Q))
 	for i := range p.Q {
 		p.Q[i], p.K[i] = p.Q[i]/rows, p.K[i]/rows
+	}
+	p.use(t)
+}
+
+// use says what the means make of the planes.
+func (p *PlaneProfile) use(t *PlaneTable) {
+	sum := 0.0
+	p.Product, p.Profile, p.BandMass = make([]float64, len(p.Q)), make([]float64, len(p.Q)), 0
+	for i := range p.Q {
 		p.Product[i] = p.Q[i] * p.K[i]
 		sum += p.Product[i]
 	}

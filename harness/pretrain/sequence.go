@@ -164,6 +164,7 @@ type Prompt struct {
 	Decoys     []Decoy `json:"decoys"`
 	Template   string  `json:"template"`
 	Depth      float64 `json:"depth"` // share of the haystack before the needle
+	Donor      *Donor  `json:"donor,omitempty"`
 
 	ids []int32
 }
@@ -172,6 +173,12 @@ type Prompt struct {
 type Decoy struct {
 	Answer string `json:"answer"`
 	Span   [2]int `json:"span"`
+}
+
+// Donor is the prompt with another code, which stands nowhere in it.
+type Donor struct {
+	Answer string `json:"answer"`
+	Text   string `json:"text"`
 }
 
 // Prompt draws a prompt of at most n tokens with a needle at the given depth and a decoy a fifth of the haystack or more away from it.

@@ -170,21 +170,25 @@ func facts(rng *rand.Rand, split CodeSplit, n int) []fact {
 		if i > 1 { // the first two are of a kind, so that only the place tells them apart
 			kind = kinds[rng.IntN(len(kinds))]
 		}
-		out[i] = fact{kind, places[where[i]], ""}
-		for out[i].code == "" {
-			var words []string
-			for _, w := range rng.Perm(len(codeWords)) {
-				if !used[codeWords[w]] && len(words) < codeTokens {
-					words = append(words, codeWords[w])
-				}
-			}
-			if code := strings.Join(words, " "); splitOf(code) == split {
-				out[i].code = code
-				for _, w := range words {
-					used[w] = true
-				}
-			}
-		}
+		out[i] = fact{kind, places[where[i]], drawCode(rng, split, used)}
 	}
 	return out
+}
+
+// drawCode draws a code of the split that has none of the used words, and adds its words to them.
+func drawCode(rng *rand.Rand, split CodeSplit, used map[string]bool) string {
+	for {
+		var words []string
+		for _, w := range rng.Perm(len(codeWords)) {
+			if !used[codeWords[w]] && len(words) < codeTokens {
+				words = append(words, codeWords[w])
+			}
+		}
+		if code := strings.Join(words, " "); splitOf(code) == split {
+			for _, w := range words {
+				used[w] = true
+			}
+			return code
+		}
+	}
 }

@@ -22,18 +22,28 @@ type trials struct {
 	pairs map[string]*PairTrace
 }
 
+func newTrials() *trials {
+	return &trials{heads: map[string]*PromptTrace{}, pairs: map[string]*PairTrace{}}
+}
+
 func openTrials(path string, h *harness.Header, a *Asked) (*trials, error) {
-	t := &trials{heads: map[string]*PromptTrace{}, pairs: map[string]*PairTrace{}}
+	t := newTrials()
+	o := t.lines(h.Key)
+	o.First = &line{Header: h, Asked: a}
 	var err error
-	t.Lines, err = harness.OpenLines(path, harness.LinesOptions{
-		First: &line{Header: h, Asked: a},
+	t.Lines, err = harness.OpenLines(path, o)
+	return t, err
+}
+
+// lines is how the file of a trace of this key is read.
+func (t *trials) lines(key string) harness.LinesOptions {
+	return harness.LinesOptions{
 		Same: func(b []byte) bool {
 			var x line
-			return json.Unmarshal(b, &x) == nil && x.Header != nil && x.Header.Key == h.Key
+			return json.Unmarshal(b, &x) == nil && x.Header != nil && x.Header.Key == key
 		},
 		Each: t.take,
-	})
-	return t, err
+	}
 }
 
 // take takes in a line that is there.

@@ -82,6 +82,12 @@ type Asked struct {
 	Paths  []Path         `json:"paths"`
 }
 
+// Check refuses what the model does not have and what makes no sense, before there are prompts.
+func (r *Request) Check() error {
+	_, err := r.asked()
+	return err
+}
+
 // asked checks the request and fills in what it leaves open.
 func (r *Request) asked() (*Asked, error) {
 	s := &r.Checkpoint.Spec

@@ -139,37 +139,45 @@ func (r *Request) fill(ctx context.Context, t *Trace, tasks []task, file *trials
 		t.Seconds += file.heads[x.id].Seconds
 		step()
 	}
-	for _, g := range t.Asked.Groups {
-		t.Groups = append(t.Groups, t.group(g))
-	}
+	t.addGroups()
 	if r.Pairs == 0 {
 		return nil
 	}
 	return r.fillPairs(ctx, t, tasks, file, step)
 }
 
-// fillPairs goes on with pairs of the heads that have the largest mean effects at the widest rows that reach to the end.
-func (r *Request) fillPairs(ctx context.Context, t *Trace, tasks []task, file *trials, step func()) error {
-	g := &t.Groups[0]
+func (t *Trace) addGroups() {
+	for _, g := range t.Asked.Groups {
+		t.Groups = append(t.Groups, t.group(g))
+	}
+}
+
+// strongest chooses the heads of pairs: those with the largest mean effects at the widest rows that reach to the end. They are places in
+// Asked.Heads.
+func (t *Trace) strongest() (g *Group, order []int, top []decoder.Head) {
+	g = &t.Groups[0]
 	for i := range t.Groups {
 		if t.Groups[i].Rows == Question {
 			g = &t.Groups[i]
 		}
 	}
-	order := make([]int, len(g.Heads))
+	order = make([]int, len(g.Heads))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
 		return cmp.Compare(math.Abs(float64(g.Heads[b].Total)), math.Abs(float64(g.Heads[a].Total)))
 	})
-	order = order[:min(r.Pairs, len(order))]
-	var top []decoder.Head
+	order = order[:min(t.Asked.Pairs, len(order))]
 	for _, i := range order {
 		top = append(top, g.Heads[i].Head)
 	}
-	pairs := pairsOf(len(top))
-	both, interaction := make([][]float64, len(pairs)), make([][]float64, len(pairs))
+	return g, order, top
+}
+
+// fillPairs goes on with pairs of these heads.
+func (r *Request) fillPairs(ctx context.Context, t *Trace, tasks []task, file *trials, step func()) error {
+	g, order, top := t.strongest()
 	for i := range tasks {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -185,13 +193,23 @@ func (r *Request) fillPairs(ctx context.Context, t *Trace, tasks []task, file *t
 			}
 			file.pairs[x.id] = p
 		}
+		step()
+	}
+	t.addPairs(g, order, top, file)
+	return nil
+}
+
+// addPairs averages over prompts.
+func (t *Trace) addPairs(g *Group, order []int, top []decoder.Head, file *trials) {
+	pairs := pairsOf(len(top))
+	both, interaction := make([][]float64, len(pairs)), make([][]float64, len(pairs))
+	for i := range t.Prompts {
 		one := t.Prompts[i].Total[g.Rows]
 		for k, pair := range pairs {
-			v := float64(file.pairs[x.id].Both[k])
+			v := float64(file.pairs[t.Prompts[i].Prompt].Both[k])
 			both[k] = append(both[k], v)
 			interaction[k] = append(interaction[k], v-float64(one[order[pair[0]]]+one[order[pair[1]]]))
 		}
-		step()
 	}
 	t.Pairs = &Pairs{Rows: g.Rows}
 	for k, pair := range pairs {
@@ -199,7 +217,6 @@ func (r *Request) fillPairs(ctx context.Context, t *Trace, tasks []task, file *t
 		mean, inter := number(b.Mean), number(i.Mean)
 		t.Pairs.Pairs = append(t.Pairs.Pairs, PairEffect{top[pair[0]], top[pair[1]], mean, mean - inter, inter, number(i.SD)})
 	}
-	return nil
 }
 
 func number(v stats.Value) harness.Number { return harness.Number(v.Or(math.NaN())) }

@@ -40,10 +40,8 @@ func (o Op) OfOneHead() bool {
 // HeadEdit resolves edits at one head for a prompt of t tokens whose question starts at row q0, in a pass over so many tokens. Operations
 // that need more than the head's own queries, keys and values are refused.
 func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, error) {
-	for _, e := range edits {
-		if !e.Op.OfOneHead() {
-			return nil, fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, zero_dims, scale_planes, temperature, length_scale, freeze or swap", e.Op)
-		}
+	if err := CheckHeadEdit(edits); err != nil {
+		return nil, err
 	}
 	c, err := m.geo.resolve(edits, t, q0)
 	if err != nil {
@@ -74,6 +72,16 @@ func (m *Model) HeadEdit(edits []Edit, h Head, t, q0, tokens int) (*HeadEdit, er
 	out.TableRows = rows(le.variant.tableRows)
 	out.Table, err = le.variant.tables[h.Index].apply(base)
 	return out, err
+}
+
+// CheckHeadEdit refuses the operations that HeadEdit does.
+func CheckHeadEdit(edits []Edit) error {
+	for _, e := range edits {
+		if !e.Op.OfOneHead() {
+			return fmt.Errorf("edit %s: its effect is not predicted; want zero, scale, uniform, zero_planes, zero_dims, scale_planes, temperature, length_scale, freeze or swap", e.Op)
+		}
+	}
+	return nil
 }
 
 // Has tells whether the range has the row.
