@@ -48,7 +48,7 @@ func TestLedger(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(l.Edits) != 10 || len(l.Heads) != 5 {
+			if len(l.Edits) != 11 || len(l.Heads) != 5 {
 				t.Fatalf("%d edits, %d heads", len(l.Edits), len(l.Heads))
 			}
 			for _, e := range l.Edits {
