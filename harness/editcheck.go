@@ -28,6 +28,27 @@ func checkEdits(s *loader.Spec, edits []decoder.Edit) error {
 	return nil
 }
 
+// skippedHeads are the heads that edits leave out, as their layers do not rotate.
+func skippedHeads(s *loader.Spec, lists ...[]decoder.Edit) heads.Set {
+	var out []decoder.Head
+	for _, edits := range lists {
+		out = append(out, decoder.SkippedHeads(s, edits)...)
+	}
+	return heads.NewSet(out...)
+}
+
+// SkippedNote says which heads edits leave out, as their layers do not rotate; empty for none.
+func SkippedNote(s *loader.Spec, edits []decoder.Edit) string {
+	return skippedNote(skippedHeads(s, edits))
+}
+
+func skippedNote(skipped heads.Set) string {
+	if len(skipped) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("Skipped by edits of planes and tables, as their layers do not rotate: %d heads, %s.", len(skipped), someHeads(skipped))
+}
+
 // checkDonors refuses edits that take head outputs from a donor where a prompt has none.
 func checkDonors(edits []decoder.Edit, donor []int32) error {
 	for _, e := range edits {

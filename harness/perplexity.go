@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 )
@@ -60,7 +61,8 @@ type Perplexity struct {
 	Model      ModelInfo    `json:"model"`
 	Texts      PlanTexts    `json:"texts"`
 	Run        TextRun      `json:"run"`
-	Conditions []TextResult `json:"conditions"` // the unmodified model first
+	Conditions []TextResult `json:"conditions"`              // the unmodified model first
+	Skipped    heads.Set    `json:"skipped_heads,omitempty"` // of edits of planes and tables, in layers that do not rotate: left out
 
 	Environment Environment `json:"environment"`
 	Seconds     float64     `json:"seconds"`
@@ -154,6 +156,7 @@ func MeasurePerplexity(ctx context.Context, o PerplexityOptions) (*Perplexity, e
 	}
 	st := PlanStats{Seed: o.Seed, Bootstrap: streamBootstrap, Resamples: resamples, Level: level}
 	r.Conditions = []TextResult{st.textResult(NamedEdits{Name: baseline}, r.Run.DType, totals[0], nil)}
+	r.Skipped = skippedHeads(&o.Checkpoint.Spec, edits...)
 	for k, c := range o.Conditions {
 		r.Conditions = append(r.Conditions, st.textResult(NamedEdits{c.Name, edits[k]}, r.Run.DType, totals[k+1], totals[0]))
 	}
@@ -227,6 +230,9 @@ func (r *Perplexity) Write(w io.Writer, v View) error {
 	out.line("")
 	for _, n := range textNotes(&r.Texts, r.Conditions) {
 		out.line("%s", n)
+	}
+	if note := skippedNote(r.Skipped); note != "" {
+		out.line("%s", note)
 	}
 	return out.err
 }

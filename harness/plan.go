@@ -75,8 +75,9 @@ type Plan struct {
 	Bands         *PlanBands     `json:"bands,omitempty"`
 	Swap          *PlanSwap      `json:"swap,omitempty"`
 	Keep          *PlanKeep      `json:"keep,omitempty"`
-	Texts         *PlanTexts     `json:"texts,omitempty"`      // scored beside experiments
-	Conditions    []NamedEdits   `json:"conditions,omitempty"` // asked for by name, beside the knock-outs
+	Texts         *PlanTexts     `json:"texts,omitempty"`         // scored beside experiments
+	Conditions    []NamedEdits   `json:"conditions,omitempty"`    // asked for by name, beside the knock-outs
+	Skipped       heads.Set      `json:"skipped_heads,omitempty"` // of edits of planes and tables, in layers that do not rotate: left out
 	Primary       PlanPrimary    `json:"primary"`
 	MaxNew        int            `json:"max_new"`
 	FullAnswers   bool           `json:"full_answers"`
@@ -233,6 +234,13 @@ func newPlan(ctx context.Context, o *Options, tests []*Prompt) (*Plan, error) {
 	}
 	if o.AgreementPrompts != nil {
 		p.Agreement = planAgreement(o.AgreementPrompts, Shape{c.Spec.Layers, c.Spec.Heads, c.Spec.KVHeads})
+	}
+	lists := [][]decoder.Edit{o.Edits}
+	for _, c := range o.Conditions {
+		lists = append(lists, c.Edits)
+	}
+	if skipped := skippedHeads(&c.Spec, lists...); len(skipped) > 0 {
+		p.Skipped = skipped
 	}
 	return p, p.addExperiments(o, tests)
 }

@@ -225,6 +225,9 @@ func (r *Result) notes() []string {
 		n = append(n, fmt.Sprintf("within %g: the change's 90 %% interval lies within %g nats of none (two one-sided tests); no does not mean a difference.", e, e))
 	}
 	n = append(n, r.noOpNotes()...)
+	if note := skippedNote(r.Plan.Skipped); note != "" {
+		n = append(n, note)
+	}
 	n = append(n, r.swapNotes()...)
 	n = append(n, r.keepNotes()...)
 	if len(r.Texts) > 0 {

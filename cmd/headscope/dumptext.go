@@ -129,5 +129,6 @@ func (p *passageFlags) with(a *app, verb string, operands []string, fn func(*ope
 	}
 	m := &opened{c, model}
 	defer func() { err = m.close(err) }()
+	a.noteSkipped(m, edits)
 	return fn(m, passage, edits)
 }

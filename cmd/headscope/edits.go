@@ -58,6 +58,13 @@ func (e *editFlags) conditions() ([]harness.NamedEdits, error) {
 	return out, nil
 }
 
+// noteSkipped says which heads edits leave out, as their layers do not rotate.
+func (a *app) noteSkipped(m *opened, edits []decoder.Edit) {
+	if note := harness.SkippedNote(&m.checkpoint.Spec, edits); note != "" {
+		a.note("%s", note)
+	}
+}
+
 // together returns all edits as one list.
 func (e *editFlags) together() ([]decoder.Edit, error) {
 	named, err := e.conditions()

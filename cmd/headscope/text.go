@@ -80,6 +80,7 @@ func (t *textFlags) with(a *app, verb string, operands []string, fn func(*harnes
 		return err
 	}
 	defer func() { err = m.close(err) }()
+	a.noteSkipped(m, edits)
 	if text, err = t.turn(m.checkpoint.Tokenizer, text); err != nil {
 		return err
 	}

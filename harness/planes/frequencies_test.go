@@ -169,7 +169,7 @@ func TestFrequencyOrder(t *testing.T) {
 		t.Errorf("queries of 0: %+v", p)
 	}
 	var b strings.Builder
-	if err := (&Frequencies{Heads: []PlaneProfile{p}, Tables: []PlaneTable{table}}).Write(&b, FrequencyView{Top: 1, Map: true}); err != nil || !strings.Contains(b.String(), "L0H0  none  -") {
+	if err := (&Frequencies{Heads: []PlaneProfile{p}, Tables: []PlaneTable{table}}).Write(&b, FrequencyView{Top: 1, Map: true}); err != nil || !strings.Contains(b.String(), "L0H0   none ") {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }
@@ -179,6 +179,13 @@ func TestFrequencyRefusals(t *testing.T) {
 	r := &FrequencyRequest{Checkpoint: c, Model: m, Prompts: readPrompts(t, path), Heads: []decoder.Head{{Layer: 1, Index: 0}}}
 	if _, err := MeasureFrequencies(context.Background(), r); err == nil || !strings.Contains(err.Error(), "layers [1] do not") {
 		t.Errorf("got %v", err)
+	}
+	l, err := KeepLedger(context.Background(), &LedgerRequest{Checkpoint: c, Model: m, Prompts: r.Prompts, Edits: parsed(t, "freeze:L0H1,L1H0:fast4")})
+	if err != nil || len(l.Edits) != 1 || len(l.Skipped) != 1 || l.Skipped[0].Layer != 1 {
+		t.Errorf("a ledger of an edit with a head that does not turn: %v, %+v", err, l)
+	}
+	if _, err := KeepLedger(context.Background(), &LedgerRequest{Checkpoint: c, Model: m, Prompts: r.Prompts, Edits: parsed(t, "freeze:L1H0:fast4")}); err == nil || !strings.Contains(err.Error(), "none of its 1 heads") {
+		t.Errorf("with no other head: got %v", err)
 	}
 	r.Heads = []decoder.Head{{Layer: 7, Index: 0}}
 	if _, err := MeasureFrequencies(context.Background(), r); err == nil || !strings.Contains(err.Error(), "L7H0") {

@@ -32,6 +32,7 @@ type Ledger struct {
 	Asked   LedgerAsked  `json:"asked"`
 	Heads   []LedgerHead `json:"heads"`
 	Edits   []LedgerEdit `json:"edits"`
+	Skipped heads.Set    `json:"skipped_heads,omitempty"` // of edits of planes and tables, in layers that do not rotate: left out
 	Seconds float64      `json:"seconds"`
 }
 
@@ -145,6 +146,11 @@ func (l *Ledger) plan(r *LedgerRequest, prompts []*harness.Prompt) ([]ledgerRun,
 			return nil, fmt.Errorf("edit %s: %w", e, err)
 		}
 		all := heads.NewSet(e.Heads...)
+		if err := decoder.CheckEdits(r.Model.Spec, []decoder.Edit{e}, 2, 1); err != nil {
+			return nil, &harness.UsageError{Err: err, Advice: "docs/trace.md lists the edits that the ledger predicts; `headscope inspect MODEL` prints which layers rotate"}
+		}
+		skipped := heads.NewSet(decoder.SkippedHeads(r.Model.Spec, []decoder.Edit{e})...)
+		all, l.Skipped = all.Minus(skipped), l.Skipped.Union(skipped)
 		for _, h := range all {
 			one := e
 			one.Heads = []decoder.Head{h}
@@ -157,6 +163,7 @@ func (l *Ledger) plan(r *LedgerRequest, prompts []*harness.Prompt) ([]ledgerRun,
 			}
 		}
 		if len(all) > 1 {
+			e.Heads = all
 			runs = append(runs, ledgerRun{e, all})
 			l.Edits = append(l.Edits, LedgerEdit{Edit: e.String()})
 		}

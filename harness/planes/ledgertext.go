@@ -41,6 +41,9 @@ func (l *Ledger) Write(w io.Writer) error {
 				fmt.Fprintf(&b, "%s: %s.\n", e.Edit, overflow)
 			}
 		}
+		if n := len(l.Skipped); n > 0 {
+			fmt.Fprintf(&b, "skipped by edits of planes and tables, as their layers do not rotate: %d heads, %s.\n", n, l.Skipped)
+		}
 		fmt.Fprintf(&b, "worst score: largest difference between a predicted and a measured score, of scores up to the second number.\n"+
 			"scores and attention are predicted up to the rounding of %s, logits and log p (nats) to first order by a gradient.\n", l.Run.DType)
 	}

@@ -349,6 +349,10 @@ func (e Edit) Identity() bool {
 	return false
 }
 
+// Turns tells whether the edit is about rotation, so that heads of layers without it are left out: it names planes by their speed, or another
+// table.
+func (e Edit) Turns() bool { return e.Op == OpFreeze || e.Op == OpSwap || e.Band != "" }
+
 // Base tells whether the base program carries the edit out; other edits need a program with more inputs.
 func (e Edit) Base() bool { return slices.Contains(baseOps, e.Op) }
 

@@ -371,12 +371,23 @@ func familyUnrotated(t *testing.T, m *Model, _ string) {
 			still = append(still, l)
 		}
 		_, err := m.geo.resolve(edits(t, fmt.Sprintf("zero_planes:L%dH0:slow2", l)), 22, 0)
-		if refused := err != nil && strings.Contains(err.Error(), "does not rotate"); refused != m.Spec.Unrotated(l) {
+		if refused := err != nil && strings.Contains(err.Error(), "none of its 1 heads is in a layer that rotates"); refused != m.Spec.Unrotated(l) {
 			t.Errorf("layer %d: unrotated %t: slow planes refused %t (%v)", l, m.Spec.Unrotated(l), refused, err)
 		}
 	}
 	if still == nil {
 		return
+	}
+	var list []string
+	for l := range m.Spec.Layers {
+		list = append(list, fmt.Sprintf("L%dH0", l))
+	}
+	for _, form := range []string{"zero_planes:%s:slow2", "freeze:%s:slow2", "swap=theta50:%s"} {
+		es := edits(t, fmt.Sprintf(form, strings.Join(list, ",")))
+		c, err := m.geo.resolve(es, 22, 0)
+		if err != nil || len(c.layers) != m.Spec.Layers-len(still) || len(SkippedHeads(m.Spec, es)) != len(still) {
+			t.Errorf("%s: %v; the layers that do not rotate are to be left out", form, err)
+		}
 	}
 	tr := trace(t, m, &Prompt{IDs: tokens(704, 22)}, nil, TraceOptions{Hidden: -1, QK: still})
 	for _, l := range still {

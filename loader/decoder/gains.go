@@ -69,9 +69,14 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 			return nil, err
 		}
 		c.lo = min(c.lo, first)
+		skipped := 0
 		for _, h := range e.Heads {
 			if h.Layer < 0 || h.Layer >= g.layers || h.Index < 0 || h.Index >= g.heads {
 				return nil, fmt.Errorf("head %s does not exist: the model has layers 0-%d with heads 0-%d", h, g.layers-1, g.heads-1)
+			}
+			if e.Turns() && g.tables[h.Layer] == nil {
+				skipped++
+				continue
 			}
 			planes, err := g.planeSet(e, h.Layer)
 			if err != nil {
@@ -90,6 +95,9 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 			if err := g.apply(le, site); err != nil {
 				return nil, fmt.Errorf("head %s: %w", h, err)
 			}
+		}
+		if skipped == len(e.Heads) {
+			return nil, fmt.Errorf("edit %s: none of its %d heads is in a layer that rotates", e.Op, skipped)
 		}
 	}
 	if len(edits) > 0 {
@@ -116,12 +124,22 @@ func (c *condition) checkTogether() error {
 	return nil
 }
 
-// planeSet lists the planes of layer l that an edit names. A layer without rotation has no slow or fast ones.
+// SkippedHeads lists the heads that edits leave out, as their layers do not rotate. An edit with no other head is refused elsewhere.
+func SkippedHeads(s *loader.Spec, edits []Edit) []Head {
+	var out []Head
+	for _, e := range edits {
+		for _, h := range e.Heads {
+			if e.Turns() && h.Layer >= 0 && h.Layer < len(s.Kinds) && s.Unrotated(h.Layer) {
+				out = append(out, h)
+			}
+		}
+	}
+	return out
+}
+
+// planeSet lists the planes of layer l that an edit names. A layer without rotation has no slow or fast ones, and is not asked.
 func (g geometry) planeSet(e Edit, l int) ([]int, error) {
 	if e.Band != "" {
-		if g.tables[l] == nil {
-			return nil, fmt.Errorf("band %s: the layer does not rotate", e.Band)
-		}
 		b, err := rope.ParseBand(e.Band)
 		if err != nil {
 			return nil, err

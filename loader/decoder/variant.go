@@ -89,9 +89,6 @@ func (g geometry) applyVariant(v *variantEdit, e editSite) error {
 	h := e.at.Index
 	switch e.Op {
 	case OpFreeze, OpSwap:
-		if g.tables[e.at.Layer] == nil {
-			return fmt.Errorf("%s: the layer does not rotate", e.Op)
-		}
 		if v.tables == nil {
 			v.tables, v.tableRows = make([]*headTable, g.heads), make([]int32, 2*g.heads)
 		}
