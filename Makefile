@@ -36,7 +36,7 @@ demo: build ## find a model's retrieval heads and switch them off: SmolLM2-135M-
 		set -x; $(BIN) study $(MODEL) --prompts builtin:needle512 --limit 20 --dtype float32 --scope all --pool layer --controls 3 --cuts=false --modes zero; \
 	else \
 		echo "demo: going on with the model inside the binary" >&2; \
-		set -x; $(BIN) study builtin:needle --limit 10 --scope question --pool layer; \
+		set -x; $(BIN) study builtin:needle; \
 	fi
 
 builtin: ## train the embedded model anew, at most 20 minutes on two cores; an interrupted run goes on

@@ -24,7 +24,7 @@ type killed struct {
 func newKilled(t *testing.T, prompts int) *killed {
 	t.Helper()
 	k := &killed{dir: t.TempDir(), args: []string{"study", "tiny", "--prompts", "prompts.jsonl", "--device", "go", "--out", "r", "--top", "2", "--controls", "0", "--edit", "scale=0.5:L1H1",
-		"--scope", "all,question", "--pool", "layer", "--cuts=false", "--max-new", "2", "--quiet"}}
+		"--scope", "question", "--pool", "layer", "--cuts=false", "--max-new", "1", "--quiet"}}
 	if err := writeTiny(filepath.Join(k.dir, "tiny")); err != nil {
 		t.Fatal(err)
 	}

@@ -42,6 +42,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("XDG_CACHE_HOME", filepath.Join(e.WorkDir, "cache"))
 			e.Setenv("GOLDEN", goldenDir())
+			e.Setenv("ROOT", absolute("..", ".."))
 			e.Setenv("PROFILES", absolute("..", "..", "stats", "testdata", "published-profiles"))
 			e.Setenv("FORMATS", absolute("..", "..", "heads", "testdata", "formats"))
 			e.Setenv("XLA_PLUGIN", plugin)

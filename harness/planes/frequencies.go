@@ -42,7 +42,7 @@ type Frequencies struct {
 
 // FrequencyAsked is what was asked for.
 type FrequencyAsked struct {
-	Heads []decoder.Head `json:"heads"` // null: all
+	Heads []decoder.Head `json:"heads"` // none: all
 }
 
 // PlaneTable is a frequency table. Learned and swapped ones need not fall from plane to plane: Order does.
@@ -84,7 +84,7 @@ func MeasureFrequencies(ctx context.Context, r *FrequencyRequest) (*Frequencies,
 	if err != nil {
 		return nil, err
 	}
-	f := &Frequencies{Asked: FrequencyAsked{r.Heads}, Unrotated: []int{}}
+	f := &Frequencies{Asked: FrequencyAsked{append([]decoder.Head{}, r.Heads...)}, Unrotated: []int{}}
 	longest := 0
 	for _, p := range prompts {
 		longest = max(longest, len(p.IDs))
@@ -127,10 +127,14 @@ func MeasureFrequencies(ctx context.Context, r *FrequencyRequest) (*Frequencies,
 
 // decides is what beside model and prompts decides the numbers.
 func (f *Frequencies) decides() any {
+	var asked []decoder.Head // null where all are asked for
+	if len(f.Asked.Heads) > 0 {
+		asked = f.Asked.Heads
+	}
 	return struct {
 		Heads  []decoder.Head
 		Tables []PlaneTable
-	}{f.Asked.Heads, f.Tables}
+	}{asked, f.Tables}
 }
 
 // tables lists the model's tables in passes of so many tokens and returns which one each layer turns by, -1 = none.
