@@ -170,7 +170,7 @@ func (p *Plan) addBands(o *Options, unreachable []int, tests []*Prompt) error {
 	}
 	switch b.NoPlanes = noPlanes(o); {
 	case !o.Bands.Matched:
-		b.NoPlanes = "they were not asked for"
+		b.NoPlanes = notAsked
 	case b.NoPlanes == "":
 		b.Planes = &PlanPlanes{planeTolerance, streamPlanes}
 	}
@@ -179,6 +179,11 @@ func (p *Plan) addBands(o *Options, unreachable []int, tests []*Prompt) error {
 		func(s decoder.Scope) string { return bandName(b.op(), slow(b.Focus), s) })
 	return nil
 }
+
+const notAsked = "they were not asked for"
+
+// Matched tells whether controls that rest on statistics of planes were asked for, be they to be had or not.
+func (b *PlanBands) Matched() bool { return b.NoPlanes != notAsked }
 
 // countPlanes fixes how many sets of other planes a band is compared with.
 func (b *PlanBands) countPlanes(o *Options) {

@@ -71,7 +71,7 @@ func (c *bandConditions) on(set heads.Set, op decoder.Op, band string, scope dec
 // main is a condition without controls.
 func (c *bandConditions) main(op decoder.Op, band string, scope decoder.Scope) error {
 	edits, err := c.on(c.t.heads, op, band, scope)
-	c.out = append(c.out, condition{name: bandName(op, band, scope), edits: edits, heads: c.t.heads, scope: scope})
+	c.out = append(c.out, condition{name: bandName(op, band, scope), edits: edits, heads: c.t.heads, scope: scope, looksAtScores: band == slow(c.b.Focus)})
 	return err
 }
 

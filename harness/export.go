@@ -210,7 +210,7 @@ var countColumns = []string{"planned", "hit", "decoy", "other", "refusal", "brok
 func (x *exported) conditionRows() [][]string {
 	head := append([]string{"condition", "stage", "scope", "control_of", "pool", "heads"}, countColumns...)
 	head = append(head, metricColumns("recall", "margin", "sum_logprob", "margin_change", "sum_logprob_change")...)
-	rows := [][]string{append(head, "mcnemar_lost", "mcnemar_gained", "mcnemar_p", "equivalent", "predicted_score_change", "predicted_drop", "unpredicted")}
+	rows := [][]string{append(head, "mcnemar_lost", "mcnemar_gained", "mcnemar_p", "equivalent", "predicted_score_change", "measured_score_change", "predicted_drop", "unpredicted")}
 	for i := range x.r.Conditions {
 		c := &x.r.Conditions[i]
 		m := &c.Metrics
@@ -225,9 +225,9 @@ func (x *exported) conditionRows() [][]string {
 		if m.Equivalence != nil {
 			tests[3] = strconv.FormatBool(m.Equivalence.Equivalent)
 		}
-		ledger := []string{"", "", c.Unpredicted}
+		ledger := []string{"", "", "", c.Unpredicted}
 		if p := c.Predicted; p != nil {
-			ledger[0], ledger[1] = csvNumber(float64(p.Score)), csvNumber(float64(p.Drop))
+			ledger[0], ledger[1], ledger[2] = csvNumber(float64(p.Score)), csvNumber(float64(p.Measured)), csvNumber(float64(p.Drop))
 		}
 		rows = append(rows, append(append(row, tests...), ledger...))
 	}

@@ -27,6 +27,8 @@ type TrialPrediction struct {
 	Score  Number `json:"score"`       // mean score of the code's tokens less that of the keys outside of the needle, at the last row; mean over the heads
 	Sum    Number `json:"sum_logprob"` // to first order
 	Margin Number `json:"margin"`      // to first order; null without a decoy
+
+	Measured Number `json:"measured_score"` // what the edited run's score changed by; null where it was not looked at
 }
 
 // Prediction is the mean over prompts.
@@ -36,6 +38,8 @@ type Prediction struct {
 	Sum    Number `json:"sum_logprob_change"` // to first order, nats
 	Margin Number `json:"margin_change"`
 	Drop   Number `json:"drop"` // of the primary outcome
+
+	Measured Number `json:"measured_score_change"` // null where it was not looked at
 }
 
 // unpredicted says why the ledger does not predict a condition; empty where it does.
@@ -81,7 +85,7 @@ func (r *runner) predict(ctx context.Context, x experiment, conds []condition, p
 		for i := range conds {
 			t.Ledger[conds[i].name] = pr.total(i)
 		}
-		return nil
+		return pr.measure(ctx, t.Ledger)
 	})
 }
 
@@ -96,6 +100,7 @@ type predictor struct {
 	answer, decoy *decoder.HeadGradient // of the log-probabilities; decoy nil where there is none
 	mu            sync.Mutex
 	parts         map[decoder.Head][]TrialPrediction // by entry of `of`
+	visible       map[decoder.Head]heads.Span        // to the prompt's last row
 }
 
 func (pr *predictor) run(ctx context.Context) (err error) {
@@ -111,6 +116,7 @@ func (pr *predictor) run(ctx context.Context) (err error) {
 		all = append(all, hs...)
 	}
 	pr.set, pr.parts = heads.NewSet(all...), map[decoder.Head][]TrialPrediction{}
+	pr.visible = map[decoder.Head]heads.Span{}
 	if pr.answer, err = pr.gradient(ctx, pr.p.Answer); err != nil {
 		return err
 	}
@@ -160,9 +166,9 @@ func (pr *predictor) layers(ctx context.Context, some []int) error {
 		}
 		slots <- struct{}{}
 		wait.Go(func() {
-			parts, err := pr.head(h, fed, other)
+			parts, span, err := pr.head(h, fed, other)
 			pr.mu.Lock()
-			if pr.parts[h] = parts; err != nil {
+			if pr.parts[h], pr.visible[h] = parts, span; err != nil {
 				first = fmt.Errorf("head %s: %w", h, err)
 			}
 			pr.mu.Unlock()
@@ -174,7 +180,7 @@ func (pr *predictor) layers(ctx context.Context, some []int) error {
 }
 
 // head predicts what each condition that edits a head does there; fed and other are the runs with the answer and with the decoy.
-func (pr *predictor) head(at decoder.Head, fed, other *decoder.Trace) ([]TrialPrediction, error) {
+func (pr *predictor) head(at decoder.Head, fed, other *decoder.Trace) ([]TrialPrediction, heads.Span, error) {
 	m, n := pr.r.o.Model, len(pr.p.IDs)
 	ready := func(tr *decoder.Trace) (h *ledger.Head, edits []*ledger.Edit, err error) {
 		if h, err = ledger.NewHead(m, at, tr); err != nil {
@@ -198,8 +204,9 @@ func (pr *predictor) head(at decoder.Head, fed, other *decoder.Trace) ([]TrialPr
 	}
 	h, edits, err := ready(fed)
 	if err != nil {
-		return nil, err
+		return nil, heads.Span{}, err
 	}
+	span := h.Visible(n - 1)
 	out := make([]TrialPrediction, len(edits))
 	answer := pr.answer.Z[at.Layer]
 	prompt, later := decoder.Rows{Hi: n}, decoder.Rows{Lo: n, Hi: decoder.Forever}
@@ -214,16 +221,55 @@ func (pr *predictor) head(at decoder.Head, fed, other *decoder.Trace) ([]TrialPr
 		out[i].Sum, out[i].Margin = Number(early[i][0]+late[i][0]), nan
 	}
 	if pr.decoy == nil {
-		return out, nil
+		return out, span, nil
 	}
 	if h, edits, err = ready(other); err != nil {
-		return nil, err
+		return nil, span, err
 	}
 	decoy := h.FirstOrder(edits, [][]float32{pr.decoy.Z[at.Layer]}, later)
 	for i := range out {
 		out[i].Margin = out[i].Sum - Number(early[i][1]+decoy[i][0])
 	}
-	return out, nil
+	return out, span, nil
+}
+
+// measure sets beside the predicted scores what they are in edited runs, under the conditions that say so.
+func (pr *predictor) measure(ctx context.Context, to map[string]TrialPrediction) error {
+	rows := []int{len(pr.p.IDs) - 1}
+	ask := &decoder.Prompt{IDs: pr.p.IDs, Answer: pr.p.Answer, Question: pr.p.Question}
+	mean := func(c *condition, edits []decoder.Edit) (float64, error) {
+		tr, err := pr.r.trace(ctx, ask, edits, decoder.TraceOptions{Hidden: -1, Attention: rows, Scores: true})
+		if err != nil {
+			return 0, err
+		}
+		sum := 0.0
+		for _, h := range c.heads {
+			span := pr.visible[h]
+			scores := make([]float64, span.Len())
+			for k := range scores {
+				scores[k] = float64(tr.Attention[h.Layer][h.Index*tr.T+span[0]+k])
+			}
+			sum += ledger.OverRest(scores, span, pr.p.Code, pr.p.Needle) / float64(len(c.heads))
+		}
+		return sum, nil
+	}
+	for i := range pr.conds {
+		c := &pr.conds[i]
+		x := to[c.name]
+		if x.Measured = nan; c.looksAtScores {
+			before, err := mean(c, nil)
+			if err != nil {
+				return err
+			}
+			after, err := mean(c, c.edits)
+			if err != nil {
+				return err
+			}
+			x.Measured = Number(after - before)
+		}
+		to[c.name] = x
+	}
+	return nil
 }
 
 // total sums a condition's heads, of the score their mean, in the order of the heads.
@@ -261,9 +307,10 @@ func (e *evidence) fillPredictions(x experiment, conds []condition, results []Co
 			}
 			x := trials[j].Ledger[c.name]
 			p.N, p.Score, p.Sum, p.Margin = p.N+1, p.Score+x.Score, p.Sum+x.Sum, p.Margin+x.Margin
+			p.Measured += x.Measured
 		}
 		n := Number(p.N) // of none, 0/0 is null
-		p.Score, p.Sum, p.Margin = p.Score/n, p.Sum/n, p.Margin/n
+		p.Score, p.Sum, p.Margin, p.Measured = p.Score/n, p.Sum/n, p.Margin/n, p.Measured/n
 		if p.Drop = -p.Sum; e.plan.Primary.Metric == metricMargin {
 			p.Drop = -p.Margin
 		}

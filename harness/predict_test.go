@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
 )
 
@@ -23,13 +24,16 @@ func TestPredict(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conds = append(conds, condition{name: form, edits: []decoder.Edit{e}})
+		conds = append(conds, condition{name: form, edits: []decoder.Edit{e}, heads: heads.NewSet(e.Heads...), looksAtScores: len(conds) == 0})
 	}
 	got, err := r.predict(context.Background(), s.Plan.Bands, append(conds, condition{name: "legacy", edits: []decoder.Edit{{Op: decoder.OpLegacy, Heads: o.Heads, Band: "slow4"}}}), s.prompts[:1])
 	if err != nil || len(got) != 1 || len(got[0].Ledger) != len(conds) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	p := s.prompts[0]
+	if x := got[0].Ledger[conds[0].name]; math.Abs(float64(x.Measured-x.Score)) > 4e-6 || got[0].Ledger[conds[1].name].Measured == got[0].Ledger[conds[1].name].Measured {
+		t.Errorf("the first condition's score alone is measured: %+v, %+v", x, got[0].Ledger[conds[1].name])
+	}
 	plain, moved := measure(t, s, p, nil), 0.0
 	for _, c := range conds {
 		edited, x := measure(t, s, p, c.edits), got[0].Ledger[c.name]

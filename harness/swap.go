@@ -309,6 +309,7 @@ func (s *PlanSwap) conditions(e *evidence, t *target) ([]condition, error) {
 	for _, table := range s.Tables {
 		edit := table.Edits[0]
 		main := condition{name: table.Name, edits: table.Edits, heads: heads.NewSet(edit.Heads...), scope: edit.Scope, texts: edit.Scope == decoder.ScopeAll}
+		main.looksAtScores = true
 		for _, pool := range t.controls {
 			main.compared = append(main.compared, comparison{pool: pool.Pool, reason: pool.Reason})
 		}

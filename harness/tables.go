@@ -24,7 +24,7 @@ func (r *Result) writePredictions(out *printer, stage string, v View) {
 
 // predictionRows is that table, what it is about, and what is not predicted.
 func (r *Result) predictionRows(stage string) (about []string, rows [][]string, notes []string) {
-	rows = [][]string{{"condition", "score", "predicted drop", "measured"}}
+	rows = [][]string{{"condition", "score predicted", "measured", "drop predicted", "measured"}}
 	said := map[string][]string{}
 	var order []string
 	for i := range r.Conditions {
@@ -39,7 +39,7 @@ func (r *Result) predictionRows(stage string) (about []string, rows [][]string, 
 			said[c.Unpredicted] = append(said[c.Unpredicted], c.Name)
 		}
 		if p := c.Predicted; p != nil && p.N > 0 {
-			rows = append(rows, []string{c.Name, fixed(float64(p.Score), 3), fixed(float64(p.Drop), 3), fixed(r.Plan.drop(c), 3)})
+			rows = append(rows, []string{c.Name, fixed(float64(p.Score), 3), fixed(float64(p.Measured), 3), fixed(float64(p.Drop), 3), fixed(r.Plan.drop(c), 3)})
 		}
 	}
 	for _, why := range order {
@@ -47,7 +47,8 @@ func (r *Result) predictionRows(stage string) (about []string, rows [][]string, 
 	}
 	return []string{
 		fmt.Sprintf("Score ledger: what the unmodified model alone predicts, beside the measured drop of %s. score: change of the mean score, at the last", r.Plan.Primary.Metric),
-		"row, of the code's tokens less that of the keys outside of the needle, mean over the heads; predicted drop: to first order, nats.",
+		"row, of the code's tokens less that of the keys outside of the needle, mean over the heads, exact where no edited head feeds another; drop: to",
+		"first order, nats.",
 	}, rows, notes
 }
 

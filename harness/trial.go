@@ -83,6 +83,8 @@ type condition struct {
 	pool      string // that the control was drawn from
 	texts     bool   // texts are scored under it too
 
+	looksAtScores bool // the ledger stage measures the scores that it predicts
+
 	compared []comparison // with controls of these pools, by the randomisation test
 }
 

@@ -112,7 +112,12 @@ func planFlags(p *harness.Plan) []setting {
 			ks = append(ks, strconv.Itoa(k))
 		}
 		out = append(out, setting{"protocol", b.Protocol}, setting{"k", strings.Join(ks, ",")}, setting{"windows", strconv.Itoa(len(b.Windows))},
-			setting{"matched", strconv.FormatBool(b.Planes != nil)}, setting{"ledger", strconv.FormatBool(b.Ledger)}, setting{"plane-controls", count(b.PlanesAuto, b.PlaneControls)})
+			setting{"matched", strconv.FormatBool(b.Matched())}, setting{"ledger", strconv.FormatBool(b.Ledger)}, setting{"plane-controls", count(b.PlanesAuto, b.PlaneControls)})
+	}
+	if s := p.Swap; s != nil {
+		if out = append(out, setting{"ledger", strconv.FormatBool(s.Ledger)}); s.Against != nil {
+			out = append(out, setting{"controls", count(s.Against.Auto, s.Against.Controls)}, setting{"pool", strings.Join(s.Against.Pools, ",")})
+		}
 	}
 	about, k := p.About()
 	if k == nil || p.Swap != nil || p.Keep != nil {

@@ -15,7 +15,8 @@ import (
 func exportVerb() *verb {
 	return &verb{
 		name: "export", operands: "RESULT.json", summary: "write a result and its trials as CSV tables or a NumPy archive, or its heads for other tools",
-		details: "csv: heads.csv, conditions.csv, effects.csv, grid.csv, and trials.csv with a row a trial.\n" +
+		details: "csv: heads.csv, conditions.csv, effects.csv, grid.csv, and trials.csv with a row a trial; where there are such parts bands.csv, depths.csv,\n" +
+			"keep.csv and texts.csv.\n" +
 			"npz: scores/DETECTOR [layers, heads]; STAGE/sum_logprob, STAGE/margin, STAGE/hit [conditions, prompts]; names.json says what the axes are.\n" +
 			"--duo, --qrhead, --wu, --labels write the list of heads alone, of a result or of any file that compare reads: a DuoAttention mask (1 for\n" +
 			"each key/value head that a listed head reads), QRHead's L-H list, {\"L-H\": [score]} of Wu et al., L13H4 labels.",

@@ -87,6 +87,16 @@ func (s *swapFlags) options() (o harness.SwapOptions, err error) {
 	return o, err
 }
 
+// again takes the tables and heads of a result; what they are compared with follows from the flags.
+func (s *swapFlags) again(p *harness.PlanSwap, o *harness.Options) {
+	swap := *p
+	if a := swap.Against; a != nil {
+		o.Exclude, o.WriteNorm, o.DetectedOn = a.Exclude, a.WriteNorm, a.DetectedOn
+	}
+	swap.Against, swap.NoControls, swap.Ledger = nil, "", s.ledger
+	o.Swap = &swap
+}
+
 // ranges reads numbers and ranges of them, ends included.
 func ranges(flag string, list []string) ([]int, error) {
 	var out []int
@@ -147,7 +157,7 @@ func swapVerb() *verb {
 				}
 				return e.planned(ctx, a, operands[0], o, func(o *harness.Options) (err error) {
 					if len(s.tables) == 0 {
-						o.Swap = e.config.result.Plan.Swap
+						s.again(e.config.result.Plan.Swap, o)
 					} else if o.Swap, err = harness.PlanSwaps(&o.Checkpoint.Spec, asked); err != nil {
 						return err
 					}

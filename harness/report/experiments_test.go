@@ -49,7 +49,7 @@ func TestExperiments(t *testing.T) {
 	page := strings.Join(strings.Fields(b.String()), " ")
 	for _, want := range []string{
 		`<section id="experiments">`, `href="#experiments"`, "Bands of planes", "<th class=\"n\">random dims</th>", "1.500 p 0.05", "cannot test rotation", "The same table in other heads", "swap nope, layer",
-		"By depth of the needle", "-0.75", "Predicted and measured", "6.500", "7.500", "Heads that are kept", "2 heads", "-18.500", "area", "Plain texts", "22.5", "0.06250",
+		"By depth of the needle", "-0.75", "Predicted and measured", "-1.750", "6.500", "7.500", "Heads that are kept", "2 heads", "-18.500", "area", "Plain texts", "22.5", "0.06250",
 		"by the number of heads kept", "keep 2 heads (6 %)", "recall 0.75", "Under swap nope the",
 	} {
 		if !strings.Contains(page, want) {
