@@ -42,7 +42,7 @@ func TestBands(t *testing.T) {
 			t.Errorf("condition %s is missing", n)
 		}
 	}
-	if es := r.condition("temperature:zero/slow2@question").Edits; len(es) != 2 || es[0].Op != decoder.OpZeroPlanes || es[1].Op != decoder.OpKeepSpread || len(es[1].Heads) != 2 {
+	if es := r.condition("temperature0:zero/slow2@question").Edits; len(es) != 2 || es[0].Op != decoder.OpZeroPlanes || es[1].Op != decoder.OpKeepSpread || len(es[1].Heads) != 2 {
 		t.Errorf("the control with the old spread of scores edits %v", es)
 	}
 	if b := r.Bands; b == nil || len(b.Matches) != 7 || b.Distance.Largest < 10 {
