@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -23,7 +25,7 @@ func (n *needleFlags) add(fs *pflag.FlagSet) {
 	fs.IntVar(&n.o.N, "samples", 40, "generated prompts of each split, templates and depths in turn")
 	fs.IntVar(&n.o.Tokens, "tokens", 500, "length of a generated prompt, everything included")
 	fs.IntVar(&n.o.CodeTokens, "code-tokens", 4, "tokens of every generated code, in the text as in the answer")
-	fs.StringSliceVar(&n.o.Templates, "templates", nil, "of "+strings.Join(needle.TemplateNames(), ", ")+"; default all")
+	fs.StringSliceVar(&n.o.Templates, "templates", nil, "of "+strings.Join(needle.TemplateNames(), ", ")+"; default all, for detection and test without "+strings.Join(needle.TemplatesOf(needle.KindNoOverlap), " and "))
 	fs.Float64SliceVar(&n.depths, "depths", nil, "shares of the text before the needle; default 0.1,0.25,0.5,0.75,0.9")
 	fs.StringVar(&n.o.Haystack, "haystack", "", "text FILE or DIR to take sentences from; default generated ones")
 	fs.StringVar(&n.o.Chat, "chat", "auto", "auto (the model's chat format if it has one), plain or chat")
@@ -52,33 +54,30 @@ func givenNeedleFlags(fs *pflag.FlagSet) []string {
 func promptsVerb() *verb {
 	return &verb{
 		name: "prompts", operands: "MODEL", summary: "write the needle prompts that would be generated for a model",
-		details: "Two splits that share no code, sentence, subject or wording: detect and test. No weights are read.",
+		details: "Three splits that share no code, sentence, subject or wording: detect, test and agreement, whose prompts go through the kinds of needles. No weights are read.",
 		flags: func(fs *pflag.FlagSet) action {
 			var n needleFlags
 			n.add(fs)
 			seed := fs.Uint64("seed", 0, "every random choice follows from it")
-			split := fs.String("split", "test", "test or detect")
+			split := fs.String("split", "test", "test, detect or agreement")
 			out := fs.String("out", "", "FILE to write, whole or not at all; default standard output")
 			fs.BoolVar(&n.o.Donors, "donors", false, "with each prompt the same one holding another code")
 			return func(ctx context.Context, a *app, operands []string) error {
 				if err := operandsOf("prompts", operands, "MODEL"); err != nil {
 					return err
 				}
-				if *split != "test" && *split != "detect" {
-					return &usageError{fmt.Errorf("--split %q", *split), "want test or detect"}
+				if !slices.Contains(needle.Splits(), needle.Split(*split)) {
+					return &usageError{fmt.Errorf("--split %q", *split), "want test, detect or agreement"}
 				}
 				c, err := loader.Open(operands[0])
 				if err != nil {
 					return err
 				}
-				g, err := harness.GeneratePrompts(ctx, c.Tokenizer, n.options(*seed), *split == "test", *split == "detect")
+				g, err := harness.GeneratePrompts(ctx, c.Tokenizer, n.options(*seed), needle.Split(*split))
 				if err = errors.Join(err, c.Close()); err != nil {
 					return err
 				}
-				f := g.Test
-				if f == nil {
-					f = g.Detect
-				}
+				f := cmp.Or(g.Test, g.Detect, g.Agreement)
 				noteGenerated(a, g)
 				if *out == "" {
 					_, err = a.out.Write(f.Data)

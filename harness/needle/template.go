@@ -1,6 +1,9 @@
 package needle
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // wording is one way to say and ask for a code. {s} is the subject, {c} the code, which always has a space before it.
 type wording struct {
@@ -67,6 +70,16 @@ func TemplateNames() []string {
 	out := make([]string, len(templates))
 	for i := range templates {
 		out[i] = templates[i].name
+	}
+	return out
+}
+
+// TemplatesOf returns the names of the templates of a kind.
+func TemplatesOf(k Kind) (out []string) {
+	for i := range templates {
+		if slices.Contains(templates[i].kinds(), k) {
+			out = append(out, templates[i].name)
+		}
 	}
 	return out
 }
