@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 
@@ -12,12 +13,12 @@ import (
 )
 
 // TestAgreement: the curves begin with the map's own entries, what a detector's table says follows from scores and map, random rankings
-// are there, and the result can be computed again from its trials.
+// are there, every kind of needle is held against its own prompts' map, and the result can be computed again from its trials.
 func TestAgreement(t *testing.T) {
 	o := tinyOptions(t, 2)
 	o.Verb, o.Stages, o.AgreementPrompts = "detect", []string{StageDetect}, shifted(t, 3)
 	for i := range o.AgreementPrompts.Specs {
-		o.AgreementPrompts.Specs[i].Template = []string{"plain", "other"}[i%2]
+		o.AgreementPrompts.Specs[i].Kind = []string{"decoy", "no_overlap"}[i%2]
 	}
 	s, res := runStudy(t, o)
 	a := res.Agreement
@@ -41,14 +42,45 @@ func TestAgreement(t *testing.T) {
 		best, mean := score.Ranking()[0], 0.0
 		for _, trial := range trials {
 			one := trial.HeadScores["causal"][best.Layer*12+best.Index]
-			if math.Abs(float64(trial.Curves[d.Name][0]-one)) > 2e-6 {
+			if trial.Curves[d.Name][0] != one {
 				t.Errorf("%s: without %v alone %g, the map says %g", d.Name, best, trial.Curves[d.Name][0], one)
 			}
 			mean += float64(trial.Curves[d.Name][0]) / 3
 		}
-		if math.Abs(float64(d.Curve[0])-mean) > 1e-9 || len(d.Templates) != 2 || d.Templates[0].Prompts != 2 {
-			t.Errorf("%s: curve begins with %g, want %g; templates %v", d.Name, d.Curve[0], mean, d.Templates)
+		if math.Abs(float64(d.Curve[0])-mean) > 1e-9 {
+			t.Errorf("%s: curve begins with %g, want %g", d.Name, d.Curve[0], mean)
 		}
+	}
+	if len(a.Kinds) != 2 || a.Kinds[0].Kind != "decoy" || a.Kinds[0].Prompts != 2 || a.Kinds[1].Prompts != 1 || !(a.LogProb < 0) {
+		t.Fatalf("kinds %+v", a.Kinds)
+	}
+	for i, k := range a.Kinds {
+		for h, got := range k.Causal.Data {
+			want := float64(trials[i].HeadScores["causal"][h])
+			if i == 0 {
+				want = (want + float64(trials[2].HeadScores["causal"][h])) / 2
+			}
+			if math.Abs(got-want) > 1e-9 {
+				t.Fatalf("%s: head %d costs %g, want %g", k.Kind, h, got, want)
+			}
+		}
+		if len(k.Detectors) != 7 || len(k.Detectors[0].Curve) != 3 || math.IsNaN(float64(k.Detectors[0].AUPRCLow)) != (k.Prompts == 1) {
+			t.Errorf("%s: %+v", k.Kind, k.Detectors[0])
+		}
+	}
+	asked := map[string]bool{}
+	e := newEvidence(s.Plan, Shape{3, 12, 3}, nil)
+	e.found = res.Detection
+	off, err := e.knockouts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range off.conds[1:] {
+		set := fmt.Sprint(c.Edits)
+		if asked[set] {
+			t.Errorf("%s is switched off twice", set)
+		}
+		asked[set] = true
 	}
 	if check, err := Recheck(res.Path); err != nil || !check.OK {
 		t.Errorf("recheck: %v, %+v", err, check)

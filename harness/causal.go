@@ -36,9 +36,11 @@ func (r *runner) causal(ctx context.Context, e *evidence, prompts []*Prompt) ([]
 // takes the first one's scores.
 func (r *runner) drops(ctx context.Context, p *Prompt, t *Trial, conds []decoder.Condition) (floats, error) {
 	o := r.askOptions()
-	o.Batch = 1
+	o.Batch, o.Sweep = 1, true
+	asked := p.ask()
+	asked.Decoy = nil // nobody reads its scores, and each of its rows costs hundreds
 	drop, base := make(floats, len(conds)-1), 0.0
-	err := r.ask(ctx, []*decoder.Prompt{p.ask()}, conds, o, func(_, c int, reply *decoder.Reply) error {
+	err := r.ask(ctx, []*decoder.Prompt{asked}, conds, o, func(_, c int, reply *decoder.Reply) error {
 		sum := 0.0
 		for _, x := range reply.LogProb {
 			sum += x

@@ -33,7 +33,8 @@ func Detectors() []DetectorInfo {
 		{"qr_cal", "qr_raw minus the same under a null query, without needle tokens two standard deviations below the mean", "Zhang et al. 2025, code", StageObserve},
 		{"wu_step", "decoding steps that copy from the needle over its length, mean over prompts that were answered", "Wu et al. 2024, code", StageObserve},
 		{"wu_set", "different tokens copied from the needle over its different tokens, mean over prompts that were answered", "Wu et al. 2024, paper", StageObserve},
-		{"locos", "what the head writes towards the answer from the needle minus what it writes from elsewhere, logits", "headscope", StageObserve},
+		{"locos", "what the head writes towards the decoded answer's tokens from the needle minus what it writes from as many other keys", "Gema et al. 2026, code", StageObserve},
+		{"locos_logit", "locos at the fed answer's rows of every prompt, through the final norm, logits", "headscope, after Gema et al. 2026", StageObserve},
 		{"logit_attr", "what the head adds to the answer's logit minus the decoy's, logits", "direct logit attribution (Elhage et al. 2021)", StageObserve},
 		{"causal", "drop of the answer's log-probability with this head alone at 0 from the last prompt row on, nats", "headscope", StageCausal},
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headscope/headscope/loader/decoder"
+	"github.com/headscope/headscope/loader/tokenizer"
 	"github.com/headscope/headscope/patch"
 )
 
@@ -27,12 +28,12 @@ func TestDetectors(t *testing.T) {
 	n := c.Spec.Layers * c.Spec.Heads
 	for i, p := range s.detects {
 		got := seen[i].HeadScores
-		for _, name := range []string{"argmax_nosink", "select", "qr_raw", "qr_cal", "locos", "logit_attr"} {
+		for _, name := range []string{"argmax_nosink", "select", "qr_raw", "qr_cal", "locos_logit", "logit_attr"} {
 			if len(got[name]) != n {
 				t.Fatalf("prompt %d: %s has %d scores, want %d (%s)", i, name, len(got[name]), n, seen[i].Unscored[name])
 			}
 		}
-		if len(got["wu_step"]) != 0 || seen[i].Unscored["wu_step"] == "" {
+		if len(got["wu_step"]) != 0 || seen[i].Unscored["wu_step"] == "" || len(got["locos"]) != 0 || seen[i].Unscored["locos"] == "" {
 			t.Errorf("prompt %d: a random model is said to answer", i)
 		}
 		for h, at := range probed[i].Attention.Argmax[0] {
@@ -70,7 +71,7 @@ func TestDetectors(t *testing.T) {
 		}
 	}
 	for _, d := range res.Detection.Detectors {
-		if d.Name == "wu_step" && (d.Prompts != 0 || d.Unscored != 3) || d.Name == "locos" && (d.Prompts != 3 || d.KV == nil || len(d.Top) != 2) {
+		if d.Name == "wu_step" && (d.Prompts != 0 || d.Unscored != 3) || d.Name == "locos_logit" && (d.Prompts != 3 || d.KV == nil || len(d.Top) != 2) {
 			t.Errorf("%s: %d prompts, %d unscored, %d best", d.Name, d.Prompts, d.Unscored, len(d.Top))
 		}
 	}
@@ -78,13 +79,96 @@ func TestDetectors(t *testing.T) {
 	if err != nil || !check.OK {
 		t.Errorf("recheck: %v, %+v", err, check)
 	}
+	t.Run("causal", func(t *testing.T) { causalScores(t, s) })
+	t.Run("locos", func(t *testing.T) { locosScores(t, s) })
 }
 
-// TestCausal: without a head the answer loses what a dense pass without that head says.
-func TestCausal(t *testing.T) {
-	o := tinyOptions(t, 2)
-	o.Verb, o.Stages, o.Detectors = "detect", []string{StageDetect}, []string{"causal"}
-	s, _ := runStudy(t, o)
+// locosScores: of a model that says the right answer, at once or later, locos is the mean over the answer's steps of what a head writes from
+// a needle's key on average less what it writes from any other, times the needle's keys.
+func locosScores(t *testing.T, s *Study) {
+	c, m := tinyModel(t)
+	r, _, err := s.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.file.close()
+	p := s.detects[0]
+	other := p.IDs[2]
+	for late, greedy := range [][]int32{slices.Clone(p.Answer), append([]int32{other, other}, p.Answer...)} {
+		late *= 2
+		own, err := c.Tokenizer.Encode(p.Spec.Answer, tokenizer.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		skip := len(p.Answer) - len(own.IDs) // the space before it
+		trial := Trial{}
+		o := &observer{r: r, p: p, t: &trial, decoys: true, greedy: append(greedy, c.Spec.EOS...), text: p.Spec.Answer}
+		if err := o.run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		var rows []decoder.LookAt
+		for j, id := range own.IDs {
+			rows = append(rows, decoder.LookAt{Row: len(p.IDs) - 1 + late + skip + j, Contrast: &decoder.Contrast{Token: id, Bare: true}})
+		}
+		n := int32(len(p.IDs) + len(greedy))
+		spans := [][2]int32{{int32(p.Needle[0]), int32(p.Needle[1])}, {0, int32(p.Needle[0])}, {int32(p.Needle[1]), n}}
+		seen, err := m.Observe(context.Background(), &decoder.Prompt{IDs: p.IDs, Answer: greedy}, rows, spans)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := trial.HeadScores["locos"]
+		if len(got) != 36 || len(trial.HeadScores["wu_step"]) != 36 {
+			t.Fatalf("%d scores: %v", len(got), trial.Unscored)
+		}
+		for h := range got {
+			want := 0.0
+			for j := range rows {
+				f := seen.From[(h*len(rows)+j)*3:][:3]
+				keys := float64(len(p.IDs) + late + skip + j)
+				size := float64(p.Needle.Len())
+				want += size * (f[0]/size - (f[1]+f[2])/(keys-size)) / float64(len(rows))
+			}
+			if math.Abs(float64(got[h])-want) > 1e-5*max(1, math.Abs(want)) || want == 0 {
+				t.Errorf("%d steps before it, head %d: %g, want %g", late, h, got[h], want)
+			}
+		}
+	}
+}
+
+// TestAnswerSteps: the answer's own tokens, else its letters; nothing behind a newline or the end token.
+func TestAnswerSteps(t *testing.T) {
+	c, _ := tinyModel(t)
+	tok := c.Tokenizer
+	ids := func(text string) []int32 {
+		e, err := tok.Encode(text, tokenizer.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e.IDs
+	}
+	spelled := func(greedy []int32, steps []int) string {
+		var said []int32
+		for _, s := range steps {
+			said = append(said, greedy[s])
+		}
+		return tok.Decode(said, true)
+	}
+	for _, x := range []struct{ said, want, text string }{
+		{" K1Q.", "K1Q", "K1Q."}, {"K1Q", "K1Q", "K1Q"}, {" it is k1q now", "k1q", "it is k1q now"}, {" no\n K1Q", "", "no"}, {" K2", "", "K2"},
+	} {
+		greedy := ids(x.said)
+		steps, text := answerSteps(c, greedy, "K1Q")
+		if got := spelled(greedy, steps); got != x.want || text != x.text {
+			t.Errorf("%q: %q of %q, want %q of %q", x.said, got, text, x.want, x.text)
+		}
+	}
+	if steps, text := answerSteps(c, append(slices.Clone(c.Spec.EOS), ids("K1Q")...), "K1Q"); steps != nil || text != "" {
+		t.Errorf("steps %v of %q behind the end", steps, text)
+	}
+}
+
+// causalScores: without a head the answer loses what a dense pass without that head says.
+func causalScores(t *testing.T, s *Study) {
 	_, m := tinyModel(t)
 	for i, trial := range stageTrials(t, s.TrialsPath(), StageCausal) {
 		for _, h := range []decoder.Head{{Layer: 0, Index: 3}, {Layer: 2, Index: 11}} {
@@ -111,7 +195,7 @@ func TestCausal(t *testing.T) {
 // TestDetectorsResume: a run that stopped among the observed units ends as an unbroken one does.
 func TestDetectorsResume(t *testing.T) {
 	o := tinyOptions(t, 5)
-	o.Verb, o.Stages, o.Detectors = "detect", []string{StageDetect}, []string{"qr_raw", "locos"}
+	o.Verb, o.Stages, o.Detectors = "detect", []string{StageDetect}, []string{"qr_raw", "locos_logit"}
 	whole, want := runStudy(t, o)
 	o.Out = t.TempDir()
 	s := inUnits(t, o)
@@ -143,7 +227,7 @@ func TestParseDetectors(t *testing.T) {
 		want []string
 	}{
 		{nil, nil}, {[]string{"basic"}, nil}, {[]string{"argmax_last", "wu_set", "qr_raw"}, []string{"qr_raw", "wu_set"}},
-		{[]string{"all"}, []string{"argmax_nosink", "select", "qr_raw", "qr_cal", "wu_step", "wu_set", "locos", "logit_attr", "causal"}},
+		{[]string{"all"}, []string{"argmax_nosink", "select", "qr_raw", "qr_cal", "wu_step", "wu_set", "locos", "locos_logit", "logit_attr", "causal"}},
 	} {
 		if got, err := parseDetectors(c.in); err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%v: got %v, %v", c.in, got, err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headscope/headscope/harness/needle"
@@ -27,16 +28,15 @@ type NeedleOptions struct {
 	Donors     bool      `json:"donors,omitempty"`    // with the same prompt holding another code
 }
 
-// Generated are the two disjoint splits, and what could not be made.
+// Generated are the disjoint splits, and what could not be made.
 type Generated struct {
-	Test, Detect *PromptFile
-	Refused      []PromptFailure
-	Reports      []needle.Report // of the splits made, test first
+	Test, Detect, Agreement *PromptFile // nil: not asked for
+	Refused                 []PromptFailure
+	Reports                 []needle.Report // of the splits made, in that order
 }
 
-// GeneratePrompts makes prompts for a tokenizer. Detection and test share no code, sentence, subject or wording. Of the splits only
-// those asked for are made.
-func GeneratePrompts(ctx context.Context, tok *tokenizer.Tokenizer, g NeedleOptions, test, detect bool) (*Generated, error) {
+// GeneratePrompts makes prompts for a tokenizer. The splits share no code, sentence, subject or wording; only those asked for are made.
+func GeneratePrompts(ctx context.Context, tok *tokenizer.Tokenizer, g NeedleOptions, splits ...needle.Split) (*Generated, error) {
 	if tok == nil {
 		return nil, errNoTokenizer()
 	}
@@ -50,10 +50,9 @@ func GeneratePrompts(ctx context.Context, tok *tokenizer.Tokenizer, g NeedleOpti
 	out := &Generated{}
 	for _, split := range []struct {
 		name needle.Split
-		want bool
 		to   **PromptFile
-	}{{needle.Test, test, &out.Test}, {needle.Detect, detect, &out.Detect}} {
-		if !split.want {
+	}{{needle.Test, &out.Test}, {needle.Detect, &out.Detect}, {needle.Agreement, &out.Agreement}} {
+		if !slices.Contains(splits, split.name) {
 			continue
 		}
 		specs, err := needle.Specs(needle.Options{Seed: g.Seed, Split: split.name, N: g.N, Templates: g.Templates, Depths: g.Depths, Haystack: stock})

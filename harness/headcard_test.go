@@ -38,9 +38,9 @@ func TestHeadCard(t *testing.T) {
 		t.Errorf("key/value head %d with %v", card.KVHead, card.Siblings)
 	}
 	o := tinyOptions(t, 2)
-	o.Verb, o.Stages, o.Detectors = "detect", []string{StageDetect}, []string{"qr_raw", "locos"}
+	o.Verb, o.Stages, o.Detectors = "detect", []string{StageDetect}, []string{"qr_raw", "locos_logit"}
 	_, res := runStudy(t, o)
-	for _, name := range []string{"mass_last", "qr_raw", "locos"} {
+	for _, name := range []string{"mass_last", "qr_raw", "locos_logit"} {
 		s, _ := res.Detection.Score(name)
 		i := slices.IndexFunc(card.Scores, func(x CardScore) bool { return x.Detector == name })
 		got := card.Scores[i]

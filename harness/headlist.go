@@ -87,7 +87,7 @@ func (d *Detection) flagged() heads.Set {
 	if s, ok := d.Score("argmax_last"); ok && 1/float64(s.N) < d.Threshold {
 		out = out.Union(d.Borderline) // else one hit short is no hit
 	}
-	for _, name := range []string{"mass_last", "induction", "duplicate", "locos", "logit_attr", "causal"} {
+	for _, name := range []string{"mass_last", "induction", "duplicate", "locos", "locos_logit", "logit_attr", "causal"} {
 		if s, ok := d.Score(name); ok {
 			out = out.Union(s.TopShare(strongest))
 		}

@@ -8,7 +8,6 @@ import (
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/loader/tokenizer"
-	"github.com/headscope/headscope/stats"
 )
 
 // nullQuery stands for a question that asks nothing, as in QRHead's calibration.
@@ -17,7 +16,7 @@ const nullQuery = "N/A"
 // Limits of what is observed of one prompt.
 const (
 	mostQuestionRows = 256
-	fewestRouge      = 0.5 // ROUGE-1 recall of the answer in a decoded one, exclusive: below it Wu's detection leaves the trial out
+	fewestRouge      = 0.5 // ROUGE-1 recall of the answer in a decoded one, exclusive: below it detections that decode leave the trial out
 )
 
 // alone runs a stage whose trials are one a prompt, unit by unit, or takes them from the trials file.
@@ -82,6 +81,8 @@ type observer struct {
 	decoys bool    // every prompt has a decoy to compare with
 	greedy []int32 // what the unmodified model answers, the end token included
 	text   string
+	copies bool  // Wu's detection counts the answer
+	steps  []int // of greedy, that spell the answer: those of locos
 
 	rows []decoder.LookAt
 }
@@ -150,10 +151,11 @@ func (o *observer) run(ctx context.Context) error {
 	case asks:
 		question = o.look(p.Question, t, nil)
 	}
-	feed, decoded := p.Answer[:n-1], -1
-	wu := o.asks("wu_step", "wu_set") && len(o.greedy) > 0 && o.kept()
-	if wu && len(o.greedy) >= n && slices.Equal(o.greedy[:n], p.Answer) {
-		feed, decoded = o.greedy[:len(o.greedy)-1], o.look(t-1, t-1+len(o.greedy), nil)
+	feed := p.Answer[:n-1]
+	var decoded *decodedRows
+	wants := o.wantsDecoded()
+	if wants && len(o.greedy) >= n && slices.Equal(o.greedy[:n], p.Answer) {
+		feed, decoded = o.greedy[:len(o.greedy)-1], o.lookDecoded()
 	}
 	v, err := o.observe(ctx, p.IDs, feed, p.needleTokens(t))
 	if err != nil {
@@ -165,11 +167,11 @@ func (o *observer) run(ctx context.Context) error {
 	} else {
 		o.leaveOut("the prompt has no decoy", "select")
 	}
-	o.score("locos", v.Locos(answer, answer+n, 0))
+	o.score("locos_logit", v.Locos(answer, o.keys(n, nil), p.Needle))
 	o.score("logit_attr", v.MeanDirect(direct, direct+n))
-	if decoded >= 0 {
-		o.wu(v, decoded)
-	} else if wu {
+	if decoded != nil {
+		o.scoreDecoded(v, decoded)
+	} else if wants {
 		if err := o.decodeAgain(ctx); err != nil {
 			return err
 		}
@@ -190,39 +192,6 @@ func (o *observer) observe(ctx context.Context, ids, feed []int32, spans [][2]in
 		return heads.View{}, errNotFinite("attention weights or heads' writes are")
 	}
 	return heads.View{Observation: seen, Rows: len(o.rows), Spans: len(spans)}, nil
-}
-
-// kept tells whether Wu's detection counts the decoded answer.
-func (o *observer) kept() bool {
-	recall := stats.Rouge1(o.p.Spec.Answer, o.text, true).Recall
-	if recall > fewestRouge {
-		return true
-	}
-	o.leaveOut(fmt.Sprintf("the decoded answer has a ROUGE-1 recall of %.2g, want more than %g", recall, fewestRouge), "wu_step", "wu_set")
-	return false
-}
-
-func (o *observer) wu(v heads.View, from int) {
-	step, set := v.Wu(from, o.greedy, o.p.IDs, o.p.Needle)
-	o.score("wu_step", step)
-	o.score("wu_set", set)
-	for j, id := range o.greedy {
-		if v.Next[from+j] != id || v.Fragile[from+j] {
-			o.t.Fragile = true
-		}
-	}
-}
-
-// decodeAgain looks at the rows of a decoded answer that is not the fed one.
-func (o *observer) decodeAgain(ctx context.Context) error {
-	o.rows = nil
-	t := len(o.p.IDs)
-	from := o.look(t-1, t-1+len(o.greedy), nil)
-	v, err := o.observe(ctx, o.p.IDs, o.greedy[:len(o.greedy)-1], o.p.needleTokens(t)[:1])
-	if err == nil {
-		o.wu(v, from)
-	}
-	return err
 }
 
 // query scores qr_raw, and qr_cal with another pass in which the question is a null query.

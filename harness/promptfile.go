@@ -39,6 +39,7 @@ type PromptSpec struct {
 
 	// What a generator says of the prompt; optional.
 	Template string  // wording of needle and question
+	Kind     string  // what in the question leads to the needle, as needle.Kinds has it or by any other name; "" = not stated
 	Depth    float64 // share of the haystack before the needle; -1 = not known
 	Variant  string  // "" = needle and decoy; else asked of the unmodified model only
 }
@@ -214,7 +215,7 @@ func parsePrompt(line []byte) (PromptSpec, error) {
 	}{
 		{"text", &p.Text, true}, {needle, &p.Needle, p.Variant == ""}, {answer, &p.Answer, true}, {span, &p.AnswerSpan, false},
 		{"question", &p.Question, false}, {"decoys", &p.Decoys, false}, {"donor", &p.Donor, false}, {"add_special", &p.AddSpecial, false},
-		{"template", &p.Template, false}, {"depth", &p.Depth, false},
+		{"template", &p.Template, false}, {"kind", &p.Kind, false}, {"depth", &p.Depth, false},
 	} {
 		v, ok := raw[f.key]
 		if !ok && f.required {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headscope/headscope/harness/needle"
+
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
@@ -201,7 +203,7 @@ type goldenPrompt struct {
 func TestGeneratedPrompts(t *testing.T) {
 	c, _ := tinyModel(t)
 	o := NeedleOptions{Seed: 1, N: 12, Tokens: 420, CodeTokens: 8, Chat: "plain", Variants: true}
-	g, err := GeneratePrompts(context.Background(), c.Tokenizer, o, true, true)
+	g, err := GeneratePrompts(context.Background(), c.Tokenizer, o, needle.Test, needle.Detect)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,14 +240,14 @@ func TestGeneratedPrompts(t *testing.T) {
 			t.Errorf("code %s stands in both splits", p.Spec.Answer)
 		}
 	}
-	again, err := GeneratePrompts(context.Background(), c.Tokenizer, o, true, false)
+	again, err := GeneratePrompts(context.Background(), c.Tokenizer, o, needle.Test)
 	if err != nil || again.Test.SHA256 != g.Test.SHA256 || again.Detect != nil {
 		t.Errorf("made again: %v, another hash or split", err)
 	}
-	if _, err := GeneratePrompts(context.Background(), c.Tokenizer, NeedleOptions{N: 1, Tokens: 420, Templates: []string{"none"}, Chat: "plain"}, true, false); err == nil {
+	if _, err := GeneratePrompts(context.Background(), c.Tokenizer, NeedleOptions{N: 1, Tokens: 420, Templates: []string{"none"}, Chat: "plain"}, needle.Test); err == nil {
 		t.Error("a template that does not exist was accepted")
 	}
-	if _, err := GeneratePrompts(context.Background(), nil, o, true, false); err == nil {
+	if _, err := GeneratePrompts(context.Background(), nil, o, needle.Test); err == nil {
 		t.Error("no tokenizer, and no error")
 	}
 }

@@ -6,8 +6,9 @@ import "github.com/headscope/headscope/heads"
 // again without a model or a tokenizer.
 type PromptRecord struct {
 	ID       string     `json:"id"`
-	Set      string     `json:"set"` // test or detect
+	Set      string     `json:"set"` // test, detect or agreement
 	Template string     `json:"template,omitempty"`
+	Kind     string     `json:"kind,omitempty"`
 	Depth    Number     `json:"depth"` // null where not known
 	Variant  string     `json:"variant,omitempty"`
 	IDs      []int32    `json:"ids"`
@@ -31,7 +32,7 @@ const (
 func recordOf(p *Prompt, set string) PromptRecord {
 	s := p.Spec
 	r := PromptRecord{
-		ID: s.ID, Set: set, Template: s.Template, Depth: Number(s.Depth), Variant: s.Variant, IDs: p.IDs, Needle: p.Needle, Code: p.Code,
+		ID: s.ID, Set: set, Template: s.Template, Kind: s.Kind, Depth: Number(s.Depth), Variant: s.Variant, IDs: p.IDs, Needle: p.Needle, Code: p.Code,
 		Question: p.Question, Text: s.Answer, Answer: p.Answer, Decoy: p.Decoy, NoCopy: p.NoCopy, NoDecoy: p.NoDecoy, TextSum: sumOf(s.Text),
 	}
 	if s.Depth < 0 {

@@ -73,6 +73,7 @@ func resultsOfEveryKind(t *testing.T) map[string][]byte {
 	further := tinyOptions(t, 2)
 	further.Stages, further.Detectors = []string{StageDetect}, []string{"qr_cal", "logit_attr"}
 	further.DetectPrompts, further.AgreementPrompts = nil, shifted(t, 2)
+	further.AgreementPrompts.Specs[0].Kind = "decoy"
 	_, r := runStudy(t, further)
 	out["detectors"] = readFile(t, r.Path)
 	if res, err := s.Run(context.Background()); err != nil || !res.Failed() {

@@ -71,15 +71,19 @@ func (v View) MeanDirect(from, to int) []float64 {
 	})
 }
 
-// Locos is the mean over rows from..to-1 of what each head's output-value circuit writes towards the rows' contrasts from the keys of the
-// needle, a span, minus what it writes from all others.
-func (v View) Locos(from, to, needle int) []float64 {
+// Locos is the spatial contrast of logit-contribution scoring (LOCOS, Gema, Alex, Minervini 2026, arXiv 2607.01002; rescaled as in its
+// code): the mean over some rows, which follow each other from row from on, of what each head's output-value circuit writes towards the
+// rows' contrasts from the needle's keys, minus what it writes from all other keys the row sees, scaled to as many keys as the needle has.
+// keys holds, for each row, how many keys it sees: the first so many. The needle is span 0.
+func (v View) Locos(from int, keys []int, needle Span) []float64 {
+	n := float64(needle.Len())
 	return v.each(func(at int) float64 {
 		sum := 0.0
-		for r := from; r < to; r++ {
-			sum += 2*v.From[(at+r)*v.Spans+needle] - v.Direct[at+r]
+		for j, seen := range keys {
+			inside := v.From[(at+from+j)*v.Spans]
+			sum += inside - (v.Direct[at+from+j]-inside)*n/(float64(seen)-n)
 		}
-		return sum / float64(to-from)
+		return sum / float64(len(keys))
 	})
 }
 

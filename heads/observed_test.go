@@ -40,7 +40,7 @@ func TestView(t *testing.T) {
 	near(t, "qr_raw", v.MeanMass(0, 2, 0), []float64{.4, .1})
 	near(t, "qr_raw", v.MeanMass(0, 2, 1), []float64{.15, .3})
 	near(t, "logit_attr", v.MeanDirect(1, 3), []float64{2.5, 2})
-	near(t, "locos", v.Locos(1, 3, 0), []float64{(2*2 - 2 + 2*1 - 3) / 2., (2*1 - 0 + 2*4 - 4) / 2.})
+	near(t, "locos", v.Locos(1, []int{11, 7}, Span{4, 7}), []float64{(2 - 0*3/8. + 1 - 2*3/4.) / 2, (1 + 1*3/8. + 4 - 0*3/4.) / 2})
 }
 
 // TestWu: a token that is copied twice counts twice by steps and once as a set; an equal token outside of the needle, and another token

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/needle"
 	"github.com/headscope/headscope/harness/report"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
@@ -150,7 +151,17 @@ func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkp
 	if e.limit > 0 {
 		asked.N = min(asked.N, e.limit) // the first ones are the same
 	}
-	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, tests, (detect || o.Bands != nil && o.Bands.Matched || o.NeedsMeans()) && o.DetectPrompts == nil)
+	var splits []needle.Split
+	if tests {
+		splits = append(splits, needle.Test)
+	}
+	if (detect || o.Bands != nil && o.Bands.Matched || o.NeedsMeans()) && o.DetectPrompts == nil {
+		splits = append(splits, needle.Detect)
+	}
+	if e.agreement && o.AgreementPrompts == nil {
+		splits = append(splits, needle.Agreement)
+	}
+	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, asked, splits...)
 	if err != nil {
 		return err
 	}
@@ -165,19 +176,11 @@ func (e *experimentFlags) generate(ctx context.Context, a *app, c *loader.Checkp
 		o.Prompts = g.Test
 	}
 	o.Prompts = o.Prompts.Limit(e.limit)
-	if !e.agreement || o.AgreementPrompts != nil {
-		return nil
+	if g.Agreement != nil {
+		o.AgreementPrompts = g.Agreement.Limit(e.limit)
 	}
-	asked.Seed += agreementSeed
-	if g, err = harness.GeneratePrompts(ctx, c.Tokenizer, asked, true, false); err != nil {
-		return err
-	}
-	o.AgreementPrompts, o.Refused = g.Test.Limit(e.limit), append(o.Refused, g.Refused...)
 	return nil
 }
-
-// agreementSeed sets the causal map's prompts apart from those of a test with the same seed.
-const agreementSeed = 1_000_003
 
 // experiment plans, says what it costs, runs, and prints the result.
 func (e *experimentFlags) experiment(ctx context.Context, a *app, o *harness.Options, m *opened) (err error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/needle"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 )
@@ -105,7 +106,7 @@ func (h *headFlags) run(ctx context.Context, a *app, operands []string) (err err
 
 // cardPrompts generates as many prompts as are shown, of the detect split at its usual length.
 func cardPrompts(ctx context.Context, c *loader.Checkpoint, h *headFlags) (*harness.PromptFile, error) {
-	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, harness.NeedleOptions{Seed: h.seed, N: h.show, Tokens: 500, CodeTokens: 4, Chat: "auto"}, false, true)
+	g, err := harness.GeneratePrompts(ctx, c.Tokenizer, harness.NeedleOptions{Seed: h.seed, N: h.show, Tokens: 500, CodeTokens: 4, Chat: "auto"}, needle.Detect)
 	if err != nil {
 		return nil, err
 	}

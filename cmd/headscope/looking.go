@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/headscope/headscope/harness"
+	"github.com/headscope/headscope/harness/needle"
 	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 )
@@ -72,7 +73,7 @@ func (l *lookFlags) with(ctx context.Context, a *app, ref string, v look) (err e
 		if l.limit > 0 {
 			o.N = min(o.N, l.limit)
 		}
-		g, err := harness.GeneratePrompts(ctx, c.Tokenizer, o, true, false)
+		g, err := harness.GeneratePrompts(ctx, c.Tokenizer, o, needle.Test)
 		if err != nil {
 			return errors.Join(err, c.Close())
 		}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -23,7 +25,7 @@ func (n *needleFlags) add(fs *pflag.FlagSet) {
 	fs.IntVar(&n.o.N, "samples", 40, "generated prompts of each split, templates and depths in turn")
 	fs.IntVar(&n.o.Tokens, "tokens", 500, "length of a generated prompt, everything included")
 	fs.IntVar(&n.o.CodeTokens, "code-tokens", 4, "tokens of every generated code, in the text as in the answer")
-	fs.StringSliceVar(&n.o.Templates, "templates", nil, "of "+strings.Join(needle.TemplateNames(), ", ")+"; default all")
+	fs.StringSliceVar(&n.o.Templates, "templates", nil, "of "+strings.Join(needle.TemplateNames(), ", ")+"; default all, for detection and test without "+strings.Join(needle.TemplatesOf(needle.KindNoOverlap), " and "))
 	fs.Float64SliceVar(&n.depths, "depths", nil, "shares of the text before the needle; default 0.1,0.25,0.5,0.75,0.9")
 	fs.StringVar(&n.o.Haystack, "haystack", "", "text FILE or DIR to take sentences from; default generated ones")
 	fs.StringVar(&n.o.Chat, "chat", "auto", "auto (the model's chat format if it has one), plain or chat")
@@ -63,29 +65,32 @@ func ownPrompts(ref string, fs *pflag.FlagSet) (test, detect string, err error) 
 func promptsVerb() *verb {
 	return &verb{
 		name: "prompts", operands: "MODEL", summary: "write the needle prompts that would be generated for a model",
-		details: "Two splits that share no code, sentence, subject or wording: detect and test. No weights are read. An embedded model has prompts of\n" +
-			"its own: these are written.",
+		details: "Three splits that share no code, sentence, subject or wording: detect, test and agreement, whose prompts go through the kinds of needles. No weights are read.\n" +
+			"An embedded model has prompts of its own, to detect and to test on: these are written.",
 		flags: func(fs *pflag.FlagSet) action {
 			var n needleFlags
 			n.add(fs)
 			seed := fs.Uint64("seed", 0, "every random choice follows from it")
-			split := fs.String("split", "test", "test or detect")
+			split := fs.String("split", "test", "test, detect or agreement")
 			out := fs.String("out", "", "FILE to write, whole or not at all; default standard output")
 			fs.BoolVar(&n.o.Donors, "donors", false, "with each prompt the same one holding another code")
 			return func(ctx context.Context, a *app, operands []string) error {
 				if err := operandsOf("prompts", operands, "MODEL"); err != nil {
 					return err
 				}
-				if *split != "test" && *split != "detect" {
-					return &usageError{fmt.Errorf("--split %q", *split), "want test or detect"}
+				if !slices.Contains(needle.Splits(), needle.Split(*split)) {
+					return &usageError{fmt.Errorf("--split %q", *split), "want test, detect or agreement"}
 				}
 				test, detect, err := ownPrompts(operands[0], fs)
 				if err != nil {
 					return err
 				}
 				if test != "" {
-					if *split == "detect" {
+					switch needle.Split(*split) {
+					case needle.Detect:
 						test = detect
+					case needle.Agreement:
+						return &usageError{fmt.Errorf("--split %s: %s has no such prompts", *split, operands[0]), "want test or detect"}
 					}
 					f, err := harness.ReadPrompts(test)
 					if err != nil {
@@ -97,14 +102,11 @@ func promptsVerb() *verb {
 				if err != nil {
 					return err
 				}
-				g, err := harness.GeneratePrompts(ctx, c.Tokenizer, n.options(*seed), *split == "test", *split == "detect")
+				g, err := harness.GeneratePrompts(ctx, c.Tokenizer, n.options(*seed), needle.Split(*split))
 				if err = errors.Join(err, c.Close()); err != nil {
 					return err
 				}
-				f := g.Test
-				if f == nil {
-					f = g.Detect
-				}
+				f := cmp.Or(g.Test, g.Detect, g.Agreement)
 				noteGenerated(a, g)
 				return putPrompts(a, f, *out)
 			}

@@ -12,8 +12,8 @@
 // gives different codes and different amounts of haystack to different tokenizers, but never another template, wording, subject,
 // depth or sentence order.
 //
-// The two splits share nothing that a detector could learn: codes, sentences, subjects and wordings of [Detect] never occur in
-// [Test].
+// The splits share nothing that a detector could learn: codes, sentences, subjects and wordings of [Detect] never occur in
+// [Test], nor those of either in [Agreement], whose prompts go through the [Kinds] of needles.
 //
 // Everything that [Realise] promises is checked on the encoding of the whole finished text: length, spans, token ids of code,
 // decoy and donor. What cannot be met is a [Refusal], never a prompt that is a little off.

@@ -114,10 +114,14 @@ func (g *grammar) all() iter.Seq[string] {
 
 // generated yields sentences of one split without end and without a repeat.
 func generated(rng *rand.Rand, split Split) iter.Seq[string] {
+	g := haystackGrammar
+	if split == Agreement {
+		g = agreementGrammar
+	}
 	return func(yield func(string) bool) {
 		seen := map[string]bool{}
 		for {
-			s := haystackGrammar.draw(rng)
+			s := g.draw(rng)
 			if !split.holds(s) || seen[s] {
 				continue
 			}
@@ -132,7 +136,11 @@ func generated(rng *rand.Rand, split Split) iter.Seq[string] {
 // generatedFillers are the short sentences of one split.
 func generatedFillers(split Split) []string {
 	var out []string
-	for s := range fillerGrammar.all() {
+	g := fillerGrammar
+	if split == Agreement {
+		g = agreementFillers
+	}
+	for s := range g.all() {
 		if split.holds(s) {
 			out = append(out, s)
 		}

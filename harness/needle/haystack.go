@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"iter"
 	"math/rand/v2"
@@ -35,7 +36,7 @@ const (
 )
 
 // LoadHaystack reads a text file, or every .txt and .md file below a folder in the order of their paths, and cuts them into
-// sentences. One bit of its hash puts each sentence into one split for good. The last few tokens of a length are made up of short
+// sentences. Its hash puts each sentence into one split for good. The last few tokens of a length are made up of short
 // generated sentences here, too.
 func LoadHaystack(path string) (*Haystack, error) {
 	files, err := haystackFiles(path)
@@ -58,7 +59,7 @@ func LoadHaystack(path string) (*Haystack, error) {
 		h.add(string(data), seen)
 	}
 	h.SHA256 = hex.EncodeToString(sum.Sum(nil))
-	for _, s := range []Split{Detect, Test} {
+	for _, s := range []Split{Detect, Test} { // Agreement's quarter is asked of few
 		if n := len(h.split[s]); n < fewestSentences {
 			return nil, fmt.Errorf("haystack: %s: %d sentences for %s (%d dropped), want at least %d: too little text", path, n, s, h.Dropped, fewestSentences)
 		}
@@ -99,12 +100,22 @@ func (h *Haystack) add(text string, seen map[string]bool) {
 		}
 		seen[s] = true
 		h.Sentences++
-		for _, split := range []Split{Detect, Test} {
-			if split.holds(s) {
-				h.split[split] = append(h.split[split], s)
-			}
-		}
+		split := splitOf(s)
+		h.split[split] = append(h.split[split], s)
 	}
+}
+
+// splitOf says which split a sentence of a file belongs to for good: a quarter Agreement, the others by one bit of a hash.
+func splitOf(sentence string) Split {
+	h := fnv.New64a()
+	h.Write([]byte(sentence))
+	switch {
+	case h.Sum64()>>33&3 == 3:
+		return Agreement
+	case Detect.holds(sentence):
+		return Detect
+	}
+	return Test
 }
 
 // splitSentences cuts after . ! ? (and closing quotes) that white space and no small letter follow, and at empty lines. White space

@@ -121,7 +121,7 @@ func TestHaystackErrors(t *testing.T) {
 		}
 	}
 	// Enough for a haystack, not for this length: refused with the reason.
-	h, err := LoadHaystack(writeFile(t, filepath.Join(dir, "some.txt"), prose(60)))
+	h, err := LoadHaystack(writeFile(t, filepath.Join(dir, "some.txt"), prose(90)))
 	if err != nil {
 		t.Fatal(err)
 	}

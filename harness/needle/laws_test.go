@@ -150,8 +150,14 @@ func sentences(p *Prompt) []string {
 func TestPromises(t *testing.T) {
 	const budget = 500
 	var all []Spec
-	for split, depths := range map[Split][]float64{Detect: {0, 0.5, 0.9}, Test: {0.1, 0.75, 1}} {
-		all = append(all, specs(t, Options{Seed: 21, Split: split, N: 3 * len(templates), Depths: depths})...)
+	for split, depths := range map[Split][]float64{Detect: {0, 0.5, 0.9}, Test: {0.1, 0.75, 1}, Agreement: {0.25}} {
+		all = append(all, specs(t, Options{Seed: 21, Split: split, N: len(depths) * 8, Depths: depths, Templates: TemplateNames()})...)
+	}
+	want := 0
+	for i := range all {
+		if want++; all[i].Kind != KindLiteral {
+			want += len(Variants()) - 1
+		}
 	}
 	eachTokenizer(t, func(t *testing.T, tok *tokenizer.Tokenizer, codeTokens int) {
 		set := realised(t, tok, all, RealiseOptions{Tokens: budget, CodeTokens: codeTokens, Variants: Variants(), Donors: true})
@@ -162,8 +168,8 @@ func TestPromises(t *testing.T) {
 		for i := range set.Prompts {
 			byID[set.Prompts[i].ID] = &set.Prompts[i]
 		}
-		if len(byID) != len(all)*len(Variants()) {
-			t.Errorf("%d prompts, want %d", len(byID), len(all)*len(Variants()))
+		if len(byID) != want {
+			t.Errorf("%d prompts, want %d", len(byID), want)
 		}
 		for i := range set.Prompts {
 			l := newLaw(t, tok, &set.Prompts[i], codeTokens)
@@ -182,6 +188,13 @@ func TestPromises(t *testing.T) {
 
 func checkVariantLaws(l *law, base *Prompt) {
 	p := l.p
+	if p.Kind == KindLiteral {
+		if ids := l.code(p.Answer, *p.AnswerSpan); ids == nil || p.Decoys != nil || p.Variant != Base {
+			l.errorf("a decoy %v, or no code", p.Decoys)
+		}
+		l.donor(p.Donor.Text, p.Donor.Answer)
+		return
+	}
 	decoy := p.Decoys[0]
 	if base == nil || p.Question != base.Question && len(p.Text) == len(base.Text) {
 		l.errorf("no base prompt, or another question")

@@ -1,7 +1,9 @@
 package needle
 
 // The haystack's sentences: plain, in the past tense, each complete in itself. No word of a template occurs in them.
-var haystackGrammar = newGrammar(`
+var haystackGrammar = newGrammar(haystackPatterns, haystackWords)
+
+const haystackPatterns = `
 {when}, {who} {did} {thing} {where}.
 {who} {did} {thing} {where} {because}.
 {who} {did} {thing} and {then}.
@@ -32,7 +34,33 @@ The road between {building} and {building2} was {quality} {when}.
 {music} drifted from {building} {when} while {animal} {moved} {where}.
 {who} learned {craft} from {whom} {long}.
 {craft2} took {who} {while} and {thing}.
-`, map[string]string{
+`
+
+// agreementGrammar's sentences begin as none of haystackGrammar's can, so that the split's haystacks have no sentence of the others'.
+var agreementGrammar = newGrammar(`
+It seems that {who} {did} {thing} {where}.
+It seems that {weather} {when}.
+Some say that {who} {did} {thing} {because}.
+Some say that {animal} {moved} {where} {when}.
+Once again {who} {did} {thing} {where}.
+Once again {weather}, and {who} {then}.
+Nobody wondered why {who} {did} {thing} {when}.
+Nobody wondered why {thing} {stood} {where}.
+For years {who} had {felt} about {topic}.
+For years {building} {stood2} {because}.
+Meanwhile {who} asked {whom} about {topic}.
+Meanwhile {music} drifted from {building} to {building2}.
+Not far from {building}, {plant} grew {long}.
+Not far from {building}, {who} bought {food} from {whom}.
+Anyone fond of {food} went to {building2} {when}.
+Anyone fond of {plant2} envied {whom} {long}.
+If {weather}, then {who} {then}.
+Unlike {whom}, {who} preferred {food} to {food2}.
+Unlike {whom}, {who} learned {craft} {long}.
+At least {craft2} took {while}, and {who} {then}.
+`, haystackWords)
+
+var haystackWords = map[string]string{
 	"who": `
 the baker; the old fisherman; a young apprentice; the schoolteacher; the postmaster; the miller's daughter;
 a tired nurse; the clockmaker; the beekeeper; the mayor; three students; the village doctor; a retired judge; the cook;
@@ -161,14 +189,27 @@ thatching the roof; the survey of the attic; the search for the cat; clearing th
 	"while": `
 two days; the better part of a week; half an hour; a great deal of patience; more than a month; one sleepless night;
 an afternoon; five attempts; the whole of Lent; a lifetime`,
-})
+}
 
 // fillerGrammar writes the short sentences that make up the last tokens of a length.
-var fillerGrammar = newGrammar(`
+var fillerGrammar = newGrammar(fillerPatterns, fillerWords)
+
+const fillerPatterns = `
 {what} {verb}.
 {what} {verb} {how}.
 {what} {verb} {how} {time}.
-`, map[string]string{
+`
+
+// agreementFillers are fillerGrammar's of the split agreement.
+var agreementFillers = newGrammar(`
+{then} {what} {verb}.
+{then} {what} {verb} {how}.
+{then} {what} {verb} {how} {time}.
+`, fillerWords)
+
+var fillerWords = map[string]string{
+	"then": `
+soon; then; later; yet; perhaps`,
 	"what": `
 dust; smoke; time; snow; everyone; nobody; the hens; the pond; the kettle; the old stairs; the summer`,
 	"verb": `
@@ -177,4 +218,4 @@ settled; waited; changed; vanished; returned; rested; rose`,
 again; slowly; without a sound; as usual; in the end`,
 	"time": `
 today; at dawn; that week; on Monday; in late March`,
-})
+}

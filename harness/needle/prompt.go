@@ -30,7 +30,8 @@ type Prompt struct {
 	Split    Split   `json:"split"`   //
 	Variant  Variant `json:"variant"` //
 	Template string  `json:"template"`
-	Literal  bool    `json:"literal"` // the template's question repeats the needle's words
+	Kind     Kind    `json:"kind,omitempty"` // of Agreement's
+	Literal  bool    `json:"literal"`        // the template's question repeats the needle's words
 	Wording  int     `json:"wording"`
 	Depth    float64 `json:"depth"`          // as asked: share of the haystack before the needle
 	Measured float64 `json:"depth_measured"` // needle's first token / Tokens

@@ -224,7 +224,10 @@ func (r *realiser) one(s *Spec) (outcome, error) {
 			return outcome{}, err
 		}
 		if why == "" {
-			p.Literal = t.literal
+			p.Literal, p.Kind = t.kind == KindDecoy, s.Kind
+			if s.Kind == KindLiteral {
+				return r.withoutDecoy(d, page, p)
+			}
 			return r.variants(d, page, p)
 		}
 		reason = why

@@ -12,16 +12,24 @@ import (
 // Split says what a prompt is for. The splits share no code, sentence, subject or wording.
 type Split string
 
-// Heads, cuts and means are chosen on Detect; effects are measured on Test.
+// Heads, cuts and means are chosen on Detect; effects are measured on Test; detectors are judged on Agreement.
 const (
-	Detect Split = "detect"
-	Test   Split = "test"
+	Detect    Split = "detect"
+	Test      Split = "test"
+	Agreement Split = "agreement"
 )
 
-func (s Split) valid() bool { return s == Detect || s == Test }
+// Splits returns all splits.
+func Splits() []Split { return []Split{Detect, Test, Agreement} }
 
-// holds says whether a code or sentence belongs to the split: one bit of its hash decides.
+func (s Split) valid() bool { return slices.Contains(Splits(), s) }
+
+// holds says whether a code or sentence belongs to the split: one bit of its hash decides. Codes and generated sentences of Agreement
+// have forms of their own.
 func (s Split) holds(text string) bool {
+	if s == Agreement {
+		return true
+	}
 	h := fnv.New64a()
 	h.Write([]byte(text))
 	return (h.Sum64()>>32)&1 == 1 == (s == Test)
@@ -32,7 +40,7 @@ type Options struct {
 	Seed      uint64    `json:"seed"`
 	Split     Split     `json:"split"`
 	N         int       `json:"n"`                   // samples 0..N-1; a larger N leaves the first ones as they are
-	Templates []string  `json:"templates,omitempty"` // names in the order of use; nil = all
+	Templates []string  `json:"templates,omitempty"` // names in the order of use; nil = all, but of Detect and Test none of KindNoOverlap
 	Depths    []float64 `json:"depths,omitempty"`    // nil = .1, .25, .5, .75, .9
 	Haystack  *Haystack `json:"haystack,omitempty"`  // nil = generated sentences
 }
@@ -49,13 +57,14 @@ type Spec struct {
 	Split        Split    `json:"split"`
 	Sample       int      `json:"sample"`
 	Template     string   `json:"template"`
-	Wording      int      `json:"wording"`       // index into the template's wordings of this split
-	Subject      string   `json:"subject"`       // what the question asks about
-	DecoySubject string   `json:"decoy_subject"` // what the decoy sentence is about
-	Depth        float64  `json:"depth"`         // share of the haystack before the needle
-	DecoyDepth   float64  `json:"decoy_depth"`   // at least 0.2 from Depth
-	FillerDepth  float64  `json:"filler_depth"`  // where the short sentences stand that make up the length
-	Codes        []string `json:"codes"`         // candidates in order; no string stands in two of the three lists
+	Kind         Kind     `json:"kind,omitempty"` // of Agreement's
+	Wording      int      `json:"wording"`        // index into the template's wordings of this split
+	Subject      string   `json:"subject"`        // what the question asks about
+	DecoySubject string   `json:"decoy_subject"`  // what the decoy sentence is about
+	Depth        float64  `json:"depth"`          // share of the haystack before the needle
+	DecoyDepth   float64  `json:"decoy_depth"`    // at least 0.2 from Depth
+	FillerDepth  float64  `json:"filler_depth"`   // where the short sentences stand that make up the length
+	Codes        []string `json:"codes"`          // candidates in order; no string stands in two of the three lists
 	Decoys       []string `json:"decoys"`
 	Donors       []string `json:"donors"`
 
@@ -63,17 +72,18 @@ type Spec struct {
 }
 
 // Specs makes the samples 0..N-1 of a split. Samples run through templates and depths together, so that few of them already
-// have several of both, and every len(Templates)*len(Depths) are a full cross.
+// have several of both, and every len(Templates)*len(Depths) are a full cross. Those of Agreement go through the kinds, and through the
+// templates of each.
 func Specs(o Options) ([]Spec, error) {
 	if !o.Split.valid() {
-		return nil, fmt.Errorf("needle: split %q: want %s or %s", o.Split, Detect, Test)
+		return nil, fmt.Errorf("needle: split %q: want one of %v", o.Split, Splits())
 	}
 	if o.N <= 0 {
 		return nil, fmt.Errorf("needle: %d prompts: want at least 1", o.N)
 	}
 	names := o.Templates
 	if len(names) == 0 {
-		names = TemplateNames()
+		names = defaultNames(o.Split)
 	}
 	var used []*template
 	for _, name := range names {
@@ -92,17 +102,52 @@ func Specs(o Options) ([]Spec, error) {
 			return nil, fmt.Errorf("needle: depth %g: want 0 (first) to 1 (last)", d)
 		}
 	}
+	if h := o.Haystack; h != nil && len(h.split[o.Split]) < fewestSentences {
+		return nil, fmt.Errorf("haystack: %s: %d sentences for %s, want at least %d: too little text", h.Source, len(h.split[o.Split]), o.Split, fewestSentences)
+	}
+	facts := factsOf(used, o.Split)
 	out := make([]Spec, o.N)
 	for i := range out {
-		out[i] = newSpec(&o, i, used[i%len(used)], depths[(i%len(used)+i/len(used))%len(depths)])
+		out[i] = newSpec(&o, i, facts[i%len(facts)], depths[(i%len(facts)+i/len(facts))%len(depths)])
 	}
 	return out, nil
 }
 
-func newSpec(o *Options, sample int, t *template, depth float64) Spec {
+// fact is what a sample is about.
+type fact struct {
+	*template
+	kind Kind // of Agreement's
+}
+
+// factsOf are the templates in the order of use; of Agreement one of each kind in turn, a template of few as often as those of many.
+func factsOf(used []*template, s Split) (out []fact) {
+	if s != Agreement {
+		for _, t := range used {
+			out = append(out, fact{t, ""})
+		}
+		return out
+	}
+	byKind, most := map[Kind][]*template{}, 0
+	for _, t := range used {
+		for _, k := range t.kinds() {
+			byKind[k] = append(byKind[k], t)
+			most = max(most, len(byKind[k]))
+		}
+	}
+	for i := range most {
+		for _, k := range Kinds() {
+			if list := byKind[k]; len(list) > 0 {
+				out = append(out, fact{list[i%len(list)], k})
+			}
+		}
+	}
+	return out
+}
+
+func newSpec(o *Options, sample int, t fact, depth float64) Spec {
 	s := Spec{
 		ID: fmt.Sprintf("%s-%04d", o.Split, sample), Seed: o.Seed, Split: o.Split, Sample: sample,
-		Template: t.name, Depth: depth, haystack: o.Haystack,
+		Template: t.name, Kind: t.kind, Depth: depth, haystack: o.Haystack,
 	}
 	rng := s.stream("layout")
 	s.Wording = rng.IntN(len(t.wordings(s.Split)))
@@ -171,9 +216,14 @@ func (c *codes) list() []string {
 }
 
 // draw returns a code that has not been drawn: a capital letter, then capitals and digits, at least one digit. A code that began with a digit
-// would in many tokenizers begin with a token for the space alone, which all such codes share; one without a digit may be a word.
+// would in many tokenizers begin with a token for the space alone, which all such codes share; one without a digit may be a word. Agreement's
+// codes have small letters behind the first, at least one, so that they are in no other split.
 func (c *codes) draw(length int) string {
-	const letters, all = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	const letters, digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "0123456789"
+	all, small := letters+digits, c.split == Agreement
+	if small {
+		all = strings.ToLower(all)
+	}
 	b := make([]byte, length)
 	for {
 		b[0] = letters[c.rng.IntN(len(letters))]
@@ -181,7 +231,7 @@ func (c *codes) draw(length int) string {
 			b[i] = all[c.rng.IntN(len(all))]
 		}
 		code := string(b)
-		if !slices.ContainsFunc(b, isDigit) || !c.split.holds(code) || c.seen[code] {
+		if !slices.ContainsFunc(b, isDigit) || small && code == strings.ToUpper(code) || !c.split.holds(code) || c.seen[code] {
 			continue
 		}
 		c.seen[code] = true

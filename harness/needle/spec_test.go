@@ -45,19 +45,29 @@ func first(s Spec, n int) []string {
 
 // Templates and depths are crossed: every len(templates)*len(depths) samples have each pair once.
 func TestSpecsAreBalanced(t *testing.T) {
-	n := len(templates) * len(DefaultDepths())
-	count := map[string]int{}
+	n := len(defaultNames(Detect)) * len(DefaultDepths())
+	count, kinds := map[string]int{}, map[string]int{}
 	for _, s := range specs(t, Options{Split: Detect, N: 3 * n}) {
 		key, _ := json.Marshal([]any{s.Template, s.Depth})
 		count[string(key)]++
 	}
-	if len(count) != n {
+	if len(count) != n || n != 40 {
 		t.Errorf("%d pairs of template and depth, want %d", len(count), n)
 	}
 	for k, c := range count {
 		if c != 3 {
 			t.Errorf("%s: %d times, want 3", k, c)
 		}
+	}
+	for i, s := range specs(t, Options{Split: Agreement, N: 16 * 5}) {
+		if s.Kind != Kinds()[i%4] {
+			t.Errorf("sample %d is of kind %s, want %s", i, s.Kind, Kinds()[i%4])
+		}
+		key, _ := json.Marshal([]any{s.Kind, s.Template, s.Depth})
+		kinds[string(key)]++
+	}
+	if want := (4 + 4 + 4 + 2) * 5; len(kinds) != want {
+		t.Errorf("%d triples of kind, template and depth, want %d", len(kinds), want)
 	}
 }
 
@@ -82,6 +92,38 @@ func TestSpecFields(t *testing.T) {
 	}
 }
 
+// No sentence of Agreement's grammar can be one of the other splits': they begin with words that no pattern of those begins with, and its
+// codes have small letters.
+func TestAgreementIsApart(t *testing.T) {
+	for _, g := range [][2]*grammar{{haystackGrammar, agreementGrammar}, {fillerGrammar, agreementFillers}} {
+		begins := func(g *grammar) (out []string) {
+			for _, p := range g.patterns {
+				if list := p[0].choices; list != nil {
+					out = append(out, list...)
+				} else {
+					out = append(out, p[0].text)
+				}
+			}
+			return out
+		}
+		for _, a := range begins(g[1]) {
+			for _, b := range begins(g[0]) {
+				a, b = strings.ToLower(a), strings.ToLower(b)
+				if strings.HasPrefix(a, b) || strings.HasPrefix(b, a) {
+					t.Errorf("%q and %q begin alike", a, b)
+				}
+			}
+		}
+	}
+	for _, s := range specs(t, Options{Seed: 5, Split: Agreement, N: 40}) {
+		for _, c := range slices.Concat(s.Codes, s.Decoys, s.Donors) {
+			if c == strings.ToUpper(c) || isDigit(c[0]) || !strings.ContainsAny(c, "0123456789") {
+				t.Errorf("%s: code %q", s.ID, c)
+			}
+		}
+	}
+}
+
 // The splits share no code, subject, wording or sentence.
 func TestSplitsAreDisjoint(t *testing.T) {
 	seen := map[string]bool{}
@@ -97,14 +139,20 @@ func TestSplitsAreDisjoint(t *testing.T) {
 			visit(f)
 		}
 	}
-	collect(Detect, func(s string) { seen[s] = true })
 	n := 0
-	collect(Test, func(s string) {
-		if n++; seen[s] {
-			t.Errorf("%q stands in both splits", s)
+	for _, split := range Splits() {
+		var own []string
+		collect(split, func(s string) {
+			if n++; seen[s] {
+				t.Errorf("%q stands in two splits", s)
+			}
+			own = append(own, s)
+		})
+		for _, s := range own {
+			seen[s] = true
 		}
-	})
-	if n < 100_000 {
+	}
+	if n < 300_000 {
 		t.Errorf("only %d texts compared", n)
 	}
 }

@@ -6,18 +6,25 @@ import (
 	"testing"
 )
 
-// wordingsOf returns the wordings of both splits.
-func wordingsOf(t *template) []wording { return slices.Concat(t.detect, t.test) }
+// wordingsOf returns the wordings of all splits, subjectsOf the subjects.
+func wordingsOf(t *template) []wording { return slices.Concat(t.detect, t.test, t.agree) }
+
+func subjectsOf(t *template) (out []string) {
+	for _, s := range Splits() {
+		out = append(out, t.subjects(s)...)
+	}
+	return out
+}
 
 func TestTemplateCounts(t *testing.T) {
-	literal := 0
+	count := map[Kind]int{}
 	for i := range templates {
-		if templates[i].literal {
-			literal++
+		for _, k := range templates[i].kinds() {
+			count[k]++
 		}
 	}
-	if literal < 3 || len(templates)-literal < 3 || len(templates) < 6 {
-		t.Errorf("%d templates, %d literal: want 6 with 3 of each kind", len(templates), literal)
+	if count[KindLiteral] != 4 || count[KindDecoy] != 4 || count[KindNonLiteral] != 4 || count[KindNoOverlap] != 2 || len(count) != len(Kinds()) {
+		t.Errorf("templates by kind: %v", count)
 	}
 }
 
@@ -25,7 +32,7 @@ func TestTemplateCounts(t *testing.T) {
 func TestWordings(t *testing.T) {
 	for i := range templates {
 		tm := &templates[i]
-		for _, split := range []Split{Detect, Test} {
+		for _, split := range Splits() {
 			if len(tm.wordings(split)) < 2 || len(tm.subjects(split)) < 10 {
 				t.Errorf("%s: %s: %d wordings and %d subjects", tm.name, split, len(tm.wordings(split)), len(tm.subjects(split)))
 			}
@@ -45,13 +52,13 @@ func TestWordings(t *testing.T) {
 }
 
 // A literal template's prefix is what the needle says before the code, and its question has all of those words; the others share
-// no content bigram between needle and question or prefix, whatever the subject.
+// no content bigram between needle and question or prefix, whatever the subject, and those without overlap no word in any form.
 func TestLiteralAndParaphrase(t *testing.T) {
 	for i := range templates {
 		tm := &templates[i]
 		for _, w := range wordingsOf(tm) {
 			before, _, _ := strings.Cut(w.needle, " {c}")
-			if tm.literal {
+			if tm.kind == KindDecoy {
 				if w.prefix != before {
 					t.Errorf("%s: prefix %q, want %q", tm.name, w.prefix, before)
 				}
@@ -63,12 +70,20 @@ func TestLiteralAndParaphrase(t *testing.T) {
 				}
 				continue
 			}
-			for _, s := range slices.Concat(tm.subjects(Detect), tm.subjects(Test)) {
+			for _, s := range subjectsOf(tm) {
 				question, prefix := w.ask(s)
 				needle := contentBigrams(w.sentence(s, "Q4XXZ"))
 				for _, b := range slices.Concat(contentBigrams(question), contentBigrams(prefix)) {
 					if slices.Contains(needle, b) {
 						t.Errorf("%s: %q and %q share the bigram %v", tm.name, w.needle, w.question, b)
+					}
+				}
+				if tm.kind == KindNoOverlap {
+					said := stems(w.sentence(s, "Q4XXZ"))
+					for _, word := range stems(question + " " + prefix) {
+						if slices.Contains(said, word) {
+							t.Errorf("%s: %q and %q share %q", tm.name, w.sentence(s, "Q4XXZ"), question, word)
+						}
 					}
 				}
 			}
@@ -80,8 +95,8 @@ func TestLiteralAndParaphrase(t *testing.T) {
 func TestSubjects(t *testing.T) {
 	seen := map[string]string{}
 	for i := range templates {
-		for _, split := range []Split{Detect, Test} {
-			for _, s := range templates[i].subjects(split) {
+		for _, split := range Splits() {
+			for _, s := range strings.FieldsFunc(strings.Join(templates[i].subjects(split), " "), func(r rune) bool { return r == ' ' || r == '=' }) {
 				if at := seen[s]; at != "" {
 					t.Errorf("subject %s stands in %s and in %s/%s", s, at, templates[i].name, split)
 				}
@@ -98,11 +113,11 @@ func TestSubjects(t *testing.T) {
 func TestWordingsOfSplitsDiffer(t *testing.T) {
 	seen := map[string]Split{}
 	for i := range templates {
-		for _, split := range []Split{Detect, Test} {
+		for _, split := range Splits() {
 			for _, w := range templates[i].wordings(split) {
 				for _, text := range []string{w.needle, w.question} {
 					if other, ok := seen[text]; ok && other != split {
-						t.Errorf("%q stands in both splits", text)
+						t.Errorf("%q stands in two splits", text)
 					}
 					seen[text] = split
 				}
@@ -121,11 +136,22 @@ func templateWords() map[string]bool {
 				m[word] = word != "s" && word != "c"
 			}
 		}
-		for _, s := range slices.Concat(tm.subjects(Detect), tm.subjects(Test)) {
-			m[strings.ToLower(s)] = true
+		for _, s := range subjectsOf(tm) {
+			for name := range strings.SplitSeq(strings.ToLower(s), "=") {
+				m[name] = true
+			}
 		}
 	}
 	return m
+}
+
+// stems are the content words without their ends.
+func stems(text string) []string {
+	out := contentWords(text)
+	for i := range out {
+		out[i] = stem(out[i])
+	}
+	return out
 }
 
 // stem takes the ends off that English puts on, so that "codes" counts as "code".
@@ -147,7 +173,7 @@ func TestHaystackHasNoTemplateWords(t *testing.T) {
 			reserved[stem(w)] = w
 		}
 	}
-	for _, g := range []*grammar{haystackGrammar, fillerGrammar} {
+	for _, g := range []*grammar{haystackGrammar, fillerGrammar, agreementGrammar, agreementFillers} {
 		for _, p := range g.patterns {
 			for _, s := range p {
 				for _, text := range append(s.choices[:len(s.choices):len(s.choices)], s.text) {

@@ -66,6 +66,28 @@ func (r *realiser) variants(d *draft, base *page, p *Prompt) (outcome, error) {
 	return out, nil
 }
 
+// withoutDecoy is a prompt of KindLiteral: short sentences stand where the decoy stood. It has no other variants.
+func (r *realiser) withoutDecoy(d *draft, base *page, p *Prompt) (outcome, error) {
+	g, why, err := r.replace(d, base, &swap{slot: decoySlot, used: setOf(base.body), rng: d.stream("replacements")})
+	if err != nil {
+		return outcome{}, err
+	}
+	if why == "" {
+		why = r.checkVariant(d, g, NoDecoy)
+	}
+	if why != "" {
+		return outcome{refusals: []Refusal{{d.ID, why}}}, nil
+	}
+	q := r.prompt(d, g, Base)
+	q.Literal, q.Kind = p.Literal, p.Kind
+	span := codeSpan(g.needle, g.enc.Text, d.code)
+	q.AnswerSpan = &span
+	if r.o.Donors {
+		q.Donor = &DonorText{d.donor, donorText(g.enc.Text, span, d.donor)}
+	}
+	return outcome{prompts: []Prompt{*q}}, nil
+}
+
 type slotName int
 
 const (

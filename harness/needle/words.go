@@ -1,6 +1,7 @@
 package needle
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -45,7 +46,7 @@ var reservedBigrams = func() map[[2]string]bool {
 	m := map[[2]string]bool{}
 	for i := range templates {
 		t := &templates[i]
-		for _, w := range append(t.detect[:len(t.detect):len(t.detect)], t.test...) {
+		for _, w := range slices.Concat(t.detect, t.test, t.agree) {
 			for _, text := range []string{w.needle, w.question, w.prefix} {
 				for _, b := range contentBigrams(text) {
 					if b[0] != "s" && b[1] != "s" && b[0] != "c" && b[1] != "c" {

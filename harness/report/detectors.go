@@ -41,7 +41,11 @@ func detectorTables(r *harness.Result) []table {
 		out = append(out, detectorTable(d))
 	}
 	if r.Agreement != nil {
-		out = append(out, agreementTable(r.Agreement))
+		a := r.Agreement
+		out = append(out, agreementTable(&a.AgreementMap, a.Sizes, "Agreement with the causal map"))
+		for i := range a.Kinds {
+			out = append(out, agreementTable(&a.Kinds[i].AgreementMap, a.Sizes, "Agreement on needles of kind "+a.Kinds[i].Kind))
+		}
 	}
 	return out
 }
@@ -73,15 +77,15 @@ func detectorTable(d *harness.Detection) table {
 	return t
 }
 
-func agreementTable(a *harness.Agreement) table {
+func agreementTable(a *harness.AgreementMap, sizes []int, title string) table {
 	t := table{
-		Title: "Agreement with the causal map", First: "detector",
+		Title: title, First: "detector",
 		About: fmt.Sprintf("One head off at a time on %d other prompts, from the last prompt row on: %d heads are to be found, by chance with an area of %s. Area: mean drop of log p(code), in nats, without the detector's 1, 2, 4, ... best heads; of random rankings %s, at most %s.",
 			a.Prompts, a.Relevant, decimals(float64(a.Random.Base), 2), decimals(float64(a.Random.Area), 2), decimals(float64(a.Random.Largest), 2)),
 		Head: []cell{{"AUPRC", "area under the precision-recall curve"}, {"95 %", "prompts of the map resampled"},
 			{"significant", fmt.Sprintf("AUPRC of the %d heads whose drop is significantly above 0", len(a.Significant))}, textCell("Spearman"), textCell("area")},
 	}
-	for _, k := range a.Sizes {
+	for _, k := range sizes {
 		t.Head = append(t.Head, textCell(fmt.Sprintf("top %d", k)))
 	}
 	for _, d := range a.Detectors {

@@ -40,6 +40,7 @@ type AskOptions struct {
 	EOS         []int32 // ends a greedy answer; part of it
 	Batch       int     // sequences in a prefill batch; 0 = 1
 	DecodeBatch int     // most answers decoded together; 0 = 32
+	Sweep       bool    // rows over a kept cache are of hundreds of conditions that only score: larger batches of no more rows than that needs
 	CacheBytes  int64   // keys and values of the prompts in work together, beside those of answers that wait to be decoded; 0 = 512 MiB
 }
 
@@ -47,7 +48,7 @@ type AskOptions struct {
 type Reply struct {
 	LogProb   []float64  // of each fed answer token, natural logarithm
 	Decoy     []float64  // log-probability of each decoy token
-	Argmax    []int32    // at rows T-1 .. T-1+len(Answer)
+	Argmax    []int32    // at rows T-1 .. T-1+len(Answer), but in a sweep's conditions not at the last one
 	Gap       []float32  // between the two largest logits at those rows
 	Greedy    []int32    // greedy answer, nil when MaxNew is 0
 	GreedyGap []float32  // between the two largest logits at each step of Greedy

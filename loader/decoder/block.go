@@ -43,7 +43,7 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		edits := in.edits(c, variant.edits, false)
 		rows := in.optional(variant.probe != probeNone)
 		spans := in.optional(variant.probe == probeStats || variant.probe == probeObserve)
-		toward := in.optional(variant.probe == probeObserve)
+		toward, bare := in.optional(variant.probe == probeObserve), in.optional(variant.probe == probeObserve)
 		lengths := in.optional(variant.norms)
 		w := in.weights(c)
 
@@ -63,7 +63,7 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 		out := []*Node{x, k, v}
 		switch {
 		case variant.probe == probeObserve:
-			out = append(out, c.observe(edits, queries, keys, observeNodes{probeNodes{variant.probe, rows, spans, window}, toward, z, w})...)
+			out = append(out, c.observe(edits, queries, keys, observeNodes{probeNodes{variant.probe, rows, spans, window}, toward, bare, z, w})...)
 		case rows != nil:
 			out = append(out, c.probe(edits, queries, keys, probeNodes{variant.probe, rows, spans, window})...)
 		}

@@ -2,6 +2,7 @@ package decoder
 
 import (
 	"context"
+	"slices"
 
 	"github.com/gomlx/gomlx/core/tensors"
 )
@@ -38,7 +39,8 @@ func (m *Model) runCached(ctx context.Context, js []*job, wait *waiting, o *AskO
 // runFromRow computes the jobs whose edits start at one row. Those that only score need no room for an answer, and there are many of
 // them where there are any: they have batches of their own, and a fork where one pays.
 func (m *Model) runFromRow(ctx context.Context, kv *promptCache, jobs []*job, wait *waiting, o *AskOptions) error {
-	t, err := m.newRowTrunk(ctx, kv, jobs)
+	sweep := o.Sweep && !slices.ContainsFunc(jobs, func(j *job) bool { return !j.scoreOnly })
+	t, err := m.newRowTrunk(ctx, kv, jobs, sweep)
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,7 @@ func (m *Model) runFromRow(ctx context.Context, kv *promptCache, jobs []*job, wa
 // runRows computes jobs from the same start, a batch of them after the other.
 func (m *Model) runRows(ctx context.Context, start rowStart, jobs []*job, wait *waiting, o *AskOptions) error {
 	for len(jobs) > 0 {
-		batch := conditionBatch(len(jobs))
+		batch := conditionBatch(len(jobs), start.t.most)
 		n := min(len(jobs), batch)
 		if err := m.cachedBatch(ctx, start, jobs[:n], batch, o); err != nil {
 			return err
@@ -83,18 +85,21 @@ func (m *Model) runRows(ctx context.Context, start rowStart, jobs []*job, wait *
 	return nil
 }
 
-// conditionBatch is the batch for the first of n conditions: a power of two, at most maxConditions, that leaves no more than a quarter
-// of its places empty.
-func conditionBatch(n int) int {
-	b := powerOfTwo(n, maxConditions)
+// conditionBatch is the batch for the first of n conditions: a power of two, at most `most`, that leaves no more than a quarter of its
+// places empty.
+func conditionBatch(n, most int) int {
+	b := powerOfTwo(n, most)
 	if b-n > b/4 {
 		b /= 2
 	}
 	return b
 }
 
-// maxConditions is how many conditions of a prompt share a row program.
-const maxConditions = 16
+// How many conditions of a prompt share a row program, and how many in a sweep.
+const (
+	maxConditions = 16
+	maxSweep      = 64
+)
 
 // rowTrunk is what the conditions on one prompt's rows have in common: the rows lo .. T+len(Answer)-1 and the decoy's, as far as the first
 // layer that any of them edits.
@@ -102,6 +107,7 @@ type rowTrunk struct {
 	kv       *promptCache
 	run      *cacheRun // of one batch row
 	first    int       // layer
+	most     int       // conditions of a batch
 	lo       int
 	capacity int // slots that these rows take
 	pieces   []rowPiece
@@ -118,7 +124,7 @@ type rowPiece struct {
 
 // repeated is the piece's rows in b batch rows.
 func (p *rowPiece) repeated(b int) newRows {
-	return newRows{repeated(p.rows.ids[0], b), repeated(p.rows.pos[0], b), p.rows.branch}
+	return newRows{repeated(p.rows.ids[0], b), repeated(p.rows.pos[0], b), p.rows.branch, p.rows.exact}
 }
 
 func (t *rowTrunk) free() {
@@ -128,15 +134,19 @@ func (t *rowTrunk) free() {
 	}
 }
 
-// newRowTrunk lists the rows and computes them, unedited, below the first edited layer.
-func (m *Model) newRowTrunk(ctx context.Context, kv *promptCache, jobs []*job) (*rowTrunk, error) {
-	t := &rowTrunk{kv: kv, first: m.Spec.Layers, lo: jobs[0].c.lo}
+// newRowTrunk lists the rows and computes them, unedited, below the first edited layer. In a sweep all jobs only score.
+func (m *Model) newRowTrunk(ctx context.Context, kv *promptCache, jobs []*job, sweep bool) (*rowTrunk, error) {
+	t := &rowTrunk{kv: kv, first: m.Spec.Layers, most: maxConditions, lo: jobs[0].c.lo}
+	if sweep {
+		t.most = maxSweep
+	}
 	for _, j := range jobs {
 		t.first = min(t.first, j.c.first)
 	}
-	t.pieces = rowPieces(jobs[0].p, t.lo)
-	for _, p := range t.pieces {
-		t.capacity += rowBucket(len(p.rows.branch))
+	t.pieces = rowPieces(jobs[0].p, t.lo, sweep)
+	for i := range t.pieces {
+		t.pieces[i].rows.exact = sweep
+		t.capacity += t.pieces[i].rows.bucket()
 	}
 	var err error
 	if t.run, err = m.newCacheRun(kv, []int32{int32(t.lo)}, []*condition{nil}, t.capacity); err != nil {
@@ -144,7 +154,7 @@ func (m *Model) newRowTrunk(ctx context.Context, kv *promptCache, jobs []*job) (
 	}
 	for i := range t.pieces {
 		p := &t.pieces[i]
-		x, err := m.embedRows(p.rows.ids, rowBucket(len(p.rows.branch)))
+		x, err := m.embedRows(p.rows.ids, p.rows.bucket())
 		if err == nil {
 			p.x, err = t.run.stepLayers(ctx, p.rows, x, 0, t.first)
 		}
@@ -156,10 +166,15 @@ func (m *Model) newRowTrunk(ctx context.Context, kv *promptCache, jobs []*job) (
 	return t, nil
 }
 
-// rowPieces lists the rows from lo on: the prompt's, the answer's, and beside these the decoy's but for its last token.
-func rowPieces(p *Prompt, lo int) []rowPiece {
+// rowPieces lists the rows from lo on: the prompt's, the answer's, in a sweep but for its last token, and beside these the decoy's but for
+// its last token.
+func rowPieces(p *Prompt, lo int, sweep bool) []rowPiece {
 	var out []rowPiece
 	t := len(p.IDs)
+	end := t + len(p.Answer)
+	if sweep {
+		end = max(end-1, t)
+	}
 	add := func(id, pos, branch int32) (*rowPiece, int32) {
 		if n := len(out); n == 0 || len(out[n-1].rows.branch) == rowBuckets[len(rowBuckets)-1] {
 			out = append(out, rowPiece{rows: newRows{ids: [][]int32{nil}, pos: [][]int32{nil}}})
@@ -170,7 +185,7 @@ func rowPieces(p *Prompt, lo int) []rowPiece {
 	}
 	var last int // piece and column of row T-1
 	var at int32
-	for r := lo; r < t+len(p.Answer); r++ {
+	for r := lo; r < end; r++ {
 		id, branch, target := int32(0), branchTrunk, int32(0)
 		if r < t {
 			id = p.IDs[r]

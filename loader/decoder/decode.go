@@ -185,7 +185,7 @@ func (m *Model) decodeTokens(ctx context.Context, run *cacheRun, jobs []*job, o 
 		if !busy {
 			break
 		}
-		x, err := run.step(ctx, newRows{ids, pos, answerRow})
+		x, err := run.step(ctx, newRows{ids: ids, pos: pos, branch: answerRow})
 		if err != nil {
 			return err
 		}

@@ -73,7 +73,7 @@ func (m *Model) decoyRows(ctx context.Context, run *cacheRun, jobs []*job) error
 				rows[i], targets[i] = append(rows[i], int32(k-from)), append(targets[i], target)
 			}
 		}
-		x, err := run.step(ctx, newRows{ids, pos, repeated(branchDecoy, n)})
+		x, err := run.step(ctx, newRows{ids: ids, pos: pos, branch: repeated(branchDecoy, n)})
 		if err != nil {
 			return err
 		}

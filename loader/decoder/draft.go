@@ -50,7 +50,7 @@ func (m *Model) decodeDrafts(ctx context.Context, run *cacheRun, jobs []*job, o 
 		if !busy {
 			return nil
 		}
-		x, err := run.step(ctx, newRows{ids, pos, repeated(branchAnswer, draftRows)})
+		x, err := run.step(ctx, newRows{ids: ids, pos: pos, branch: repeated(branchAnswer, draftRows)})
 		if err != nil {
 			return err
 		}

@@ -23,7 +23,7 @@ type forkRow struct{ run, row int }
 // newFork computes the fork that saves most for jobs that go on to layer `layers`, nil where none saves a twentieth. Its groups may start
 // behind a fork of their own.
 func (m *Model) newFork(ctx context.Context, t *rowTrunk, jobs []*job, layers int) (*fork, error) {
-	to, groups := bestFork(jobs, t.first, layers)
+	to, groups := bestFork(jobs, t.first, layers, t.most)
 	if groups == nil {
 		return nil, nil
 	}
@@ -39,7 +39,7 @@ func (m *Model) newFork(ctx context.Context, t *rowTrunk, jobs []*job, layers in
 	start := rowStart{t, before, t.capacity}
 	f := &fork{to: to, at: map[*job]forkRow{}}
 	for len(groups) > 0 {
-		batch := conditionBatch(len(groups))
+		batch := conditionBatch(len(groups), t.most)
 		n := min(len(groups), batch)
 		if err := f.addRun(ctx, m, start, groups[:n], batch); err != nil {
 			f.free()
@@ -91,25 +91,33 @@ func (f *fork) free() {
 }
 
 // bestFork chooses the layer up to which groups of equal jobs are computed once, and returns these groups in the order of their first
-// members; nil if that saves less than a twentieth.
-func bestFork(jobs []*job, first, layers int) (int, [][]*job) {
-	alone := paddedBatch(len(jobs)) * (layers - first)
-	least, best := alone-alone/20, first
-	var groups [][]*job
+// members; nil if that saves less than a twentieth. The groups are counted with forks of their own, each of which has to save as much.
+func bestFork(jobs []*job, first, layers, most int) (int, [][]*job) {
+	alone := paddedBatch(len(jobs), most) * (layers - first)
+	groups, cost := make([][][]*job, layers), make([]int, layers) // by layer, and what it takes to come there
+	least, best := alone-alone/20, 0
 	for to := first + 1; to < layers; to++ {
-		g := groupJobs(jobs, to)
-		if cost := paddedBatch(len(g))*(to-first) + paddedBatch(len(jobs))*(layers-to); cost < least {
-			least, best, groups = cost, to, g
+		groups[to] = groupJobs(jobs, to)
+		n := paddedBatch(len(groups[to]), most)
+		cost[to] = n * (to - first)
+		for before := first + 1; before < to; before++ {
+			cost[to] = min(cost[to], cost[before]+n*(to-before)+alone/20)
+		}
+		if c := cost[to] + paddedBatch(len(jobs), most)*(layers-to); c < least {
+			least, best = c, to
 		}
 	}
-	return best, groups
+	if best == 0 {
+		return first, nil
+	}
+	return best, groups[best]
 }
 
 // paddedBatch is how many batch rows n conditions take.
-func paddedBatch(n int) int {
+func paddedBatch(n, most int) int {
 	rows := 0
 	for n > 0 {
-		b := conditionBatch(n)
+		b := conditionBatch(n, most)
 		rows, n = rows+b, n-b
 	}
 	return rows

@@ -15,7 +15,13 @@ import (
 
 // Contrast is a difference of logits that a head's write is measured by: Token's minus Against's, or, where Against is MeanLogit, minus
 // the mean over the vocabulary.
-type Contrast struct{ Token, Against int32 }
+type Contrast struct {
+	Token, Against int32
+
+	// Bare measures by the product with Token's row of the output matrix as it is stored, without norms and factors behind the output
+	// projection, and without Against: the direction of logit-contribution scoring (Gema et al. 2026). Not logits.
+	Bare bool
+}
 
 // MeanLogit stands for the mean logit of the vocabulary: what a softmax is blind to.
 const MeanLogit int32 = -1
@@ -44,6 +50,8 @@ type Observation struct {
 	Fragile []bool    // [N]: that lead is within the bound between program shapes
 }
 
+func (l LookAt) bare() bool { return l.Contrast != nil && l.Contrast.Bare }
+
 // MaxObserved is how many rows one observation can ask for.
 const MaxObserved = 512
 
@@ -64,8 +72,11 @@ func (m *Model) Observe(ctx context.Context, p *Prompt, rows []LookAt, spans [][
 	u := &unit{ids: [][]int32{ids}, t: LengthBucket(len(ids)), pass: passOf(m.Spec, len(ids)), stop: m.Spec.Layers, conds: make([]*condition, 1), readProbe: true}
 	defer u.free()
 	n := observedBucket(len(rows))
-	pr := &probeInputs{mode: probeObserve, p: n, s: max(1, len(spans)), toward: make([]float32, 0, n*m.Spec.Hidden)}
+	pr := &probeInputs{mode: probeObserve, p: n, s: max(1, len(spans)), toward: make([]float32, 0, n*m.Spec.Hidden), bare: make([]int32, n)}
 	for i := range n {
+		if rows[min(i, len(rows)-1)].bare() {
+			pr.bare[i] = 1
+		}
 		pr.rows = append(pr.rows, int32(rows[min(i, len(rows)-1)].Row))
 		pr.toward = append(pr.toward, toward[min(i, len(rows)-1)]...)
 	}
@@ -162,7 +173,7 @@ func (m *Model) readObserved(u *unit, rows []LookAt, spans int) (*Observation, e
 	return o, nil
 }
 
-// finalSizes are what the final norm divides the residual stream at the rows by.
+// finalSizes are what the final norm divides the residual stream at the rows by; 1 where the contrast leaves it out.
 func (m *Model) finalSizes(u *unit, rows []LookAt) ([]float64, error) {
 	prog, err := m.program("gather_rows", func(in []*graph.Node) []*graph.Node {
 		return []*graph.Node{graph.ConvertDType(gatherRows(in[0], in[1]), dtypes.Float32)}
@@ -187,6 +198,10 @@ func (m *Model) finalSizes(u *unit, rows []LookAt) ([]float64, error) {
 	d := m.Spec.Hidden
 	sizes := make([]float64, len(rows))
 	for i := range rows {
+		if rows[i].bare() {
+			sizes[i] = 1
+			continue
+		}
 		row, mean, sum := x[i*d:(i+1)*d], 0.0, 0.0
 		if centres(m.Spec) {
 			for _, v := range row {
@@ -210,8 +225,8 @@ func centres(s *loader.Spec) bool {
 func (s *weightStore) contrast(c Contrast) ([]float64, error) {
 	spec := &s.ckpt.Spec
 	d, err := s.outputRow(c.Token)
-	if err != nil {
-		return nil, err
+	if err != nil || c.Bare {
+		return d, err
 	}
 	var against []float64
 	if c.Against == MeanLogit {

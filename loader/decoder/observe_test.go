@@ -76,6 +76,18 @@ func (d directReference) of(l, h, row int, z []float64, c Contrast) float64 {
 			whole[i] += o[i][k] * v
 		}
 	}
+	head := s.Params.Head
+	if s.Tied {
+		head = s.Params.Embed
+	}
+	u := parameter(d.t, d.c, head)
+	if c.Bare {
+		out := 0.0
+		for i, v := range part {
+			out += v * u[c.Token][i]
+		}
+		return out
+	}
 	if b := parameter(d.t, d.c, p.OBias); b != nil {
 		for i := range whole {
 			whole[i] += b[0][i]
@@ -88,11 +100,6 @@ func (d directReference) of(l, h, row int, z []float64, c Contrast) float64 {
 		part[i] *= s.ResidualScale
 	}
 	part = frozenNorm(s, part, d.exact.Hidden[s.Layers-1][row], parameter(d.t, d.c, s.Params.FinalNorm))
-	head := s.Params.Head
-	if s.Tied {
-		head = s.Params.Embed
-	}
-	u := parameter(d.t, d.c, head)
 	out := 0.0
 	for i, v := range part {
 		against := 0.0
@@ -112,7 +119,7 @@ func (d directReference) of(l, h, row int, z []float64, c Contrast) float64 {
 // contrasts of logits, of the whole head and of the keys of spans.
 func familyObservation(t *testing.T, m *Model, name string) {
 	p := &Prompt{IDs: tokens(600, 30), Question: 20, Answer: tokens(601, 2)}
-	rows := []LookAt{{Row: 17}, {Row: 29, Contrast: &Contrast{5, MeanLogit}}, {Row: 30, Contrast: &Contrast{7, 3}}}
+	rows := []LookAt{{Row: 17}, {Row: 29, Contrast: &Contrast{Token: 5, Against: MeanLogit}}, {Row: 30, Contrast: &Contrast{Token: 7, Against: 3}}, {Row: 30, Contrast: &Contrast{Token: 7, Bare: true}}}
 	spans := [][2]int32{{4, 9}, {0, 31}, {12, 12}}
 	o, err := m.Observe(t.Context(), p, rows, spans)
 	if err != nil {
@@ -202,7 +209,7 @@ func TestObserve(t *testing.T) {
 		for want, bad := range map[string][]LookAt{
 			"observe: got 0 rows, want 1 to 512":                                  nil,
 			"observe: row 92 does not exist: the sequence has rows 0-91":          {{Row: 92}},
-			"observe: contrast of tokens 64 and -1: the vocabulary has 64 tokens": {{Row: 1, Contrast: &Contrast{64, MeanLogit}}},
+			"observe: contrast of tokens 64 and -1: the vocabulary has 64 tokens": {{Row: 1, Contrast: &Contrast{Token: 64, Against: MeanLogit}}},
 		} {
 			if _, err := m.Observe(t.Context(), p, bad, nil); err == nil || err.Error() != want {
 				t.Errorf("got %v, want %s", err, want)

@@ -9,10 +9,12 @@ import (
 )
 
 // observeNodes are what an observation is asked: a probe's rows [B, P] int32 and spans of keys, here [B, S, 2] int32, and for each row the
-// direction of the residual stream that writes are measured along, [B, P, hidden] float32; and what of the layer it reads.
+// direction of the residual stream that writes are measured along, [B, P, hidden] float32, and whether it is one right behind the output
+// projection, [B, P] int32; and what of the layer it reads.
 type observeNodes struct {
 	probeNodes
 	toward *Node
+	bare   *Node
 	z      *Node // [B, T, H, D], the heads' outputs
 	w      layerNodes
 }
@@ -42,7 +44,7 @@ func (c *blockConfig) observe(e *editNodes, q headQueries, k headKeys, in observ
 	onSpans := func(x *Node) *Node { return DotGeneral(x, []int{3}, []int{0}, inside, []int{2}, []int{0}) }
 
 	zRows := gatherRows(in.z, in.rows)
-	u := c.headDirections(in.toward, zRows, in.w) // [B, P, H, D]
+	u := c.headDirections(in, zRows) // [B, P, H, D]
 	direct := TransposeAllDims(ReduceSum(Mul(ConvertDType(zRows, dtypes.Float32), u), -1), 0, 2, 1)
 	along := DotGeneral(c.groupHeads(u), []int{4}, []int{0, 1}, ConvertDType(k.v, dtypes.Float32), []int{3}, []int{0, 1})
 	parts := onSpans(Reshape(Mul(grouped, along), b, c.heads, p, t))
@@ -50,15 +52,17 @@ func (c *blockConfig) observe(e *editNodes, q headQueries, k headKeys, in observ
 }
 
 // headDirections carries directions of the residual stream, [B, P, hidden], back through what stands between it and the heads' outputs
-// z [B, P, H, D] at the same rows: factor, norm behind the attention with its statistics frozen, output projection. [B, P, H, D] float32:
-// the product with a head's output is what that output adds along the direction.
-func (c *blockConfig) headDirections(toward, z *Node, w layerNodes) *Node {
-	b, p := z.Shape().Dim(0), z.Shape().Dim(1)
-	d := MulScalar(toward, c.spec.ResidualScale)
+// z [B, P, H, D] at the same rows: factor, norm behind the attention with its statistics frozen, output projection, of bare ones the last
+// alone. [B, P, H, D] float32: the product with a head's output is what that output adds along the direction.
+func (c *blockConfig) headDirections(in observeNodes, z *Node) *Node {
+	b, p, w := z.Shape().Dim(0), z.Shape().Dim(1), in.w
+	d := MulScalar(in.toward, c.spec.ResidualScale)
 	if c.spec.Norms.PostAttn {
 		attn := c.linear(Reshape(z, b, p, c.heads*c.headDim), w.o, w.ob)
 		d = c.throughNorm(d, attn, w.postAttn)
 	}
+	bare := ExpandAxes(GreaterThan(in.bare, ZerosLike(in.bare)), -1)
+	d = Where(BroadcastToDims(bare, d.Shape().Dimensions...), in.toward, d)
 	return Reshape(DotGeneral(d, []int{2}, nil, ConvertDType(c.outIn(w.o), dtypes.Float32), []int{0}, nil), b, p, c.heads, c.headDim)
 }
 

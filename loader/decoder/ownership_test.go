@@ -39,7 +39,7 @@ func walkPaths(t *testing.T, m *Model, ends bool) func() {
 	if m.be.Kind == KindGo {
 		o.DecodeBatch = 2 // places that stay empty are computed too
 	}
-	look := []LookAt{{Row: 59, Contrast: &Contrast{5, MeanLogit}}}
+	look := []LookAt{{Row: 59, Contrast: &Contrast{Token: 5, Against: MeanLogit}}}
 	if !ends {
 		return func() {
 			if _, err := m.Observe(context.Background(), p[0], look, p[0].Spans); err != nil {

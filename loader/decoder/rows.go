@@ -83,6 +83,16 @@ const (
 type newRows struct {
 	ids, pos [][]int32
 	branch   []int32
+	exact    bool // computed in steps of 4 rows while they are few, not in rowBuckets
+}
+
+// bucket is the number of rows that the program is compiled for.
+func (r *newRows) bucket() int {
+	n := len(r.ids[0])
+	if r.exact && n > 1 && n <= 16 {
+		return (n + 3) / 4 * 4
+	}
+	return rowBucket(n)
 }
 
 // answerRow is one column of branchAnswer.
@@ -90,7 +100,7 @@ var answerRow = []int32{branchAnswer}
 
 // step computes the rows and returns their residual after the last layer [B, bucket(n), hidden], which the caller frees.
 func (r *cacheRun) step(ctx context.Context, rows newRows) (*tensors.Tensor, error) {
-	x, err := r.m.embedRows(rows.ids, rowBucket(len(rows.ids[0])))
+	x, err := r.m.embedRows(rows.ids, rows.bucket())
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +110,7 @@ func (r *cacheRun) step(ctx context.Context, rows newRows) (*tensors.Tensor, err
 // stepLayers runs the rows through layers from..to-1, starting with residual x, which it consumes.
 func (r *cacheRun) stepLayers(ctx context.Context, rows newRows, x *tensors.Tensor, from, to int) (*tensors.Tensor, error) {
 	n := len(rows.ids[0])
-	bucket := rowBucket(n)
+	bucket := rows.bucket()
 	if r.slot+bucket > r.capacity {
 		free(x)
 		return nil, fmt.Errorf("cache: %d rows do not fit a tail of %d with %d in use", n, r.capacity, r.slot)

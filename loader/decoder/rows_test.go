@@ -95,7 +95,7 @@ func (r rowsRun) step(t *testing.T, run *cacheRun, ids [][]int32, next []int32, 
 			idx[i] = append(idx[i], int32(j))
 		}
 	}
-	x, err := run.step(context.Background(), newRows{ids, pos, repeated(branchAnswer, len(ids[0]))})
+	x, err := run.step(context.Background(), newRows{ids: ids, pos: pos, branch: repeated(branchAnswer, len(ids[0]))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (r rowsRun) feedJunk(t *testing.T, run *cacheRun, next []int32) {
 			pos[i] = append(pos[i], next[i]+int32(j))
 		}
 	}
-	x, err := run.step(context.Background(), newRows{ids, pos, repeated(branchAnswer, len(ids[0]))})
+	x, err := run.step(context.Background(), newRows{ids: ids, pos: pos, branch: repeated(branchAnswer, len(ids[0]))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -263,7 +263,7 @@ func exec(t *testing.T, m *Model, build func([]*graph.Node) []*graph.Node) *grap
 func TestConditionBatch(t *testing.T) {
 	want := map[int]int{1: 1, 2: 2, 3: 4, 4: 4, 5: 4, 6: 8, 8: 8, 9: 8, 11: 8, 12: 16, 16: 16, 17: 16, 40: 16}
 	for n, b := range want {
-		if got := conditionBatch(n); got != b {
+		if got := conditionBatch(n, maxConditions); got != b {
 			t.Errorf("%d conditions: batch %d, want %d", n, got, b)
 		}
 	}

@@ -52,8 +52,9 @@ type probeInputs struct {
 	p, s  int
 
 	toward []float32 // [B*P*hidden], probeObserve
+	bare   []int32   // [B*P], probeObserve: 1 where nothing behind the output projection counts
 
-	rowsT, spansT, towardT *tensors.Tensor
+	rowsT, spansT, towardT, bareT *tensors.Tensor
 }
 
 // probeOutput is what one layer's probe returned, flat as the program has it.
@@ -81,8 +82,8 @@ func (u *unit) free() {
 	}
 	u.kv = nil
 	if u.probe != nil {
-		free(u.probe.rowsT, u.probe.spansT, u.probe.towardT)
-		u.probe.rowsT, u.probe.spansT, u.probe.towardT = nil, nil, nil
+		free(u.probe.rowsT, u.probe.spansT, u.probe.towardT, u.probe.bareT)
+		u.probe.rowsT, u.probe.spansT, u.probe.towardT, u.probe.bareT = nil, nil, nil, nil
 	}
 }
 
@@ -205,6 +206,9 @@ func (m *Model) uploadProbe(p *probeInputs, b int) (err error) {
 		if p.spansT, err = m.be.ints(p.spans, b, p.s, 2); err == nil {
 			p.towardT, err = m.be.floats(p.toward, dtypes.Float32, b, p.p, m.Spec.Hidden)
 		}
+		if err == nil {
+			p.bareT, err = m.be.ints(p.bare, b, p.p)
+		}
 	}
 	return err
 }
@@ -261,7 +265,7 @@ func (m *Model) stepUnit(l int, u *unit, x *tensors.Tensor, own bool, w []any) e
 			args = append(args, u.probe.spansT)
 		}
 		if u.probe.mode == probeObserve {
-			args = append(args, u.probe.towardT)
+			args = append(args, u.probe.towardT, u.probe.bareT)
 		}
 	}
 	if u.norms {
