@@ -18,7 +18,7 @@ import (
 
 // bandOptions ask for bands of two given heads of the tiny model, with statistics of planes from other prompts.
 func bandOptions(t *testing.T) Options {
-	o := tinyOptions(t, 3)
+	o := tinyOptions(t, 2)
 	o.Verb, o.Stages, o.Top, o.MaxNew = "bands", []string{StageBands}, 0, 1
 	o.Heads = heads.Ranking{{Layer: 1, Index: 1}, {Layer: 2, Index: 3}}
 	o.Exclude, o.Scopes, o.DetectPrompts = o.Heads.Set(), []decoder.Scope{decoder.ScopeQuestion}, shifted(t, 2)

@@ -98,7 +98,7 @@ func (k *controlled) draw(target heads.Set, i int) (*Controls, error) {
 		c.About += ", sharing no key/value head with the set"
 	}
 	if k.groups {
-		c.About = "whole key/value groups, all their heads " + c.About
+		c.About = "whole key/value groups of " + c.About
 	}
 	size := k.WriteNorm
 	if d != nil {

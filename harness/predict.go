@@ -237,11 +237,10 @@ func (pr *predictor) head(at decoder.Head, fed, other *decoder.Trace) ([]TrialPr
 func (pr *predictor) measure(ctx context.Context, to map[string]TrialPrediction) error {
 	rows := []int{len(pr.p.IDs) - 1}
 	ask := &decoder.Prompt{IDs: pr.p.IDs, Answer: pr.p.Answer, Question: pr.p.Question}
-	mean := func(c *condition, edits []decoder.Edit) (float64, error) {
-		tr, err := pr.r.trace(ctx, ask, edits, decoder.TraceOptions{Hidden: -1, Attention: rows, Scores: true})
-		if err != nil {
-			return 0, err
-		}
+	run := func(edits []decoder.Edit) (*decoder.Trace, error) {
+		return pr.r.trace(ctx, ask, edits, decoder.TraceOptions{Hidden: -1, Attention: rows, Scores: true})
+	}
+	mean := func(c *condition, tr *decoder.Trace) float64 {
 		sum := 0.0
 		for _, h := range c.heads {
 			span := pr.visible[h]
@@ -251,21 +250,24 @@ func (pr *predictor) measure(ctx context.Context, to map[string]TrialPrediction)
 			}
 			sum += ledger.OverRest(scores, span, pr.p.Code, pr.p.Needle) / float64(len(c.heads))
 		}
-		return sum, nil
+		return sum
 	}
+	var plain *decoder.Trace
 	for i := range pr.conds {
 		c := &pr.conds[i]
 		x := to[c.name]
 		if x.Measured = nan; c.looksAtScores {
-			before, err := mean(c, nil)
+			var err error
+			if plain == nil {
+				if plain, err = run(nil); err != nil {
+					return err
+				}
+			}
+			edited, err := run(c.edits)
 			if err != nil {
 				return err
 			}
-			after, err := mean(c, c.edits)
-			if err != nil {
-				return err
-			}
-			x.Measured = Number(after - before)
+			x.Measured = Number(mean(c, edited) - mean(c, plain))
 		}
 		to[c.name] = x
 	}
