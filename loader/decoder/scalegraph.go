@@ -16,7 +16,7 @@ func (e *editNodes) lengthGain(q, pos *Node) *Node {
 	n := BroadcastToDims(ExpandAxes(AddScalar(ConvertDType(pos, dtypes.Float32), 1), 2), b, r, h)
 	gain := AddScalar(Mul(byHead(e.growth), Log(MaxScalar(Div(n, byHead(e.from)), 1))), 1)
 	gain = Where(inRows(pos, e.growthRows), MaxScalar(gain, 0), OnesLike(gain))
-	return Mul(q, ExpandAxes(ConvertDType(gain, q.DType()), -1))
+	return inFloat32(q, func(q *Node) *Node { return Mul(q, ExpandAxes(gain, -1)) })
 }
 
 // plainQueries are the queries without gains on their planes, rotated; nil where nothing is rescaled to them.
@@ -43,7 +43,7 @@ func (c *blockConfig) keepSpread(e *editNodes, q, plain, pos *Node, parts ...spr
 	gain := Where(spread, Sqrt(Div(want, Where(spread, have, one))), one)
 	gain = c.ungroupRows(gain)
 	gain = Where(inRows(pos, e.spreadRows), gain, OnesLike(gain))
-	return Mul(q, ExpandAxes(ConvertDType(gain, q.DType()), -1))
+	return inFloat32(q, func(q *Node) *Node { return Mul(q, ExpandAxes(gain, -1)) })
 }
 
 // variance is that of the products of q [B, R, H, D] with the visible keys of all parts together: [B, KV, G, R, 1] float32.
