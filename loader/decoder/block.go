@@ -67,7 +67,7 @@ func (c *blockConfig) prefillBlock(variant blockVariant) func([]*Node) []*Node {
 			out = append(out, c.probe(edits, queries, keys, probeNodes{variant.probe, rows, spans, window})...)
 		}
 		if variant.probe == probeStats {
-			out = append(out, c.writeNorm(gatherRows(z, rows), w.o))
+			out = append(out, c.writeNorm(gatherRows(z, rows), c.outIn(w.o)))
 		}
 		if variant.taps {
 			out = append(out, q, qr, kr, z)

@@ -207,6 +207,7 @@ func TestCastOrder(t *testing.T) {
 		for _, name := range g.castCases(be) {
 			t.Run(name, func(t *testing.T) {
 				m, _ := parityModel(t, be, name, "bfloat16")
+				m.cfg.turns = false // the steps' own matrices are [out, in]
 				c := castCase{g, name, g.Cases[name].Rows, m}
 				steps := c.steps()
 				c.leavesNothingOut(t, steps)

@@ -106,7 +106,7 @@ func (c *blockConfig) directRead(args []*Node) []*Node {
 	x, delta, ids := in.next(), in.next(), in.next()
 	w := in.final(c)
 	f32 := func(n *Node) *Node { return ConvertDType(n, dtypes.Float32) }
-	head := f32(Gather(w.head, ids)) // [2, hidden]
+	head := f32(c.outputRows(w.head, ids)) // [2, hidden]
 	logits := func(h *Node) *Node { return DotGeneral(h, []int{1}, nil, head, []int{1}, nil) }
 	base := logits(f32(c.norm(x, f32(w.norm), optionalFloat(w.normBias))))
 	if w.headBias != nil {

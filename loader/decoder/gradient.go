@@ -155,7 +155,7 @@ func (c *blockConfig) outcomeVJP(args []*Node) []*Node {
 	x, rows, tokens, weights := in.next(), in.next(), in.next(), in.next()
 	lg := c.logitsGraph(x, rows, in.final(c))
 	best := StopGradient(ReduceAndKeep(lg, ReduceMax, -1))
-	logZ := Add(Log(ReduceAndKeep(Exp(Sub(lg, best)), ReduceSum, -1)), best)
+	logZ := Add(Log(ReduceAndKeep(Exp(Sub(settled(lg), best)), ReduceSum, -1)), best)
 	index := ConvertDType(Iota(lg.Graph(), lg.Shape().Clone(), 2), dtypes.Int32)
 	isToken := Equal(index, BroadcastToDims(ExpandAxes(tokens, -1), lg.Shape().Dimensions...))
 	logP := ReduceSum(Where(isToken, Sub(lg, BroadcastToDims(logZ, lg.Shape().Dimensions...)), ZerosLike(lg)), -1)

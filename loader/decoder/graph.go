@@ -21,6 +21,7 @@ type blockConfig struct {
 	rotary             int // rotated dimensions of a head
 	dtype              dtypes.DType
 	widen              bool // form products in float32, see product
+	turns              bool // small matrices are [in, out], not [out, in], see weightStore.turned
 	plain              bool // built without edit inputs: what the identity law compares against
 }
 
@@ -102,13 +103,34 @@ func (c *blockConfig) product(a *Node, aAxis int, batch []int, b *Node, bAxis in
 	return ConvertDType(DotGeneral(a, []int{aAxis}, batch, b, []int{bAxis}, batch), dtype)
 }
 
-// linear is x W^T + b over the last axis; w is [out, in].
+// linear is x W^T + b over the last axis; w is as it was uploaded, [out, in] or turned.
 func (c *blockConfig) linear(x, w, b *Node) *Node {
-	y := c.product(x, x.Rank()-1, nil, w, 1)
+	in := 1
+	if c.isTurned(w) {
+		in = 0
+	}
+	y := c.product(x, x.Rank()-1, nil, w, in)
 	if b != nil {
 		y = Add(y, ExpandLeftToRank(b, y.Rank()))
 	}
 	return y
+}
+
+// isTurned tells whether an uploaded matrix is [in, out].
+func (c *blockConfig) isTurned(w *Node) bool { return c.turns && isSmall(w.Shape().Size()) }
+
+// outIn is an uploaded matrix as [out, in].
+func (c *blockConfig) outIn(w *Node) *Node {
+	if c.isTurned(w) {
+		return Transpose(w, 0, 1)
+	}
+	return w
+}
+
+// settled is x. On the Go backend it is a copy if x is used again, and copying leaves the processor's vector registers as scalar code
+// wants them: the AVX2 products do not (compute v0.1.6), and until something does exp takes 15 times as long.
+func settled(x *Node) *Node {
+	return IdentityWithCustomGradient(x, func(_, v *Node) *Node { return v })
 }
 
 // rotate turns the first `rotary` dims of x, plane by plane; cos and sin broadcast to x's leading axes with rotary/2 as the last axis.
@@ -149,13 +171,24 @@ func sliceLast(x *Node, last, from, to int) *Node {
 	return SliceAxis(x, last, AxisRange(from, to))
 }
 
+// smallProduct is the size, rows times columns times terms, from which the Go backend's products go by other kernels. Those below it
+// contract two last axes slowly, see weightStore.turned; turning keys first pays where each is multiplied often enough.
+const smallProduct = 4 << 20
+
+// isSmall tells whether a matrix has few enough elements to be turned: products of 16 rows with it are still small.
+func isSmall(elements int) bool { return elements < smallProduct/16 }
+
 // masked is the score of a hidden key: far below any score, finite so that a row without keys stays a number.
 const masked = -1e30
 
 // scores is q.k times the family's scale, and capped where it caps, for q [B, KV, G, R, D] and k [B, KV, S, D] -> [B, KV, G, R, S]
 // float32.
 func (c *blockConfig) scores(q, k *Node) *Node {
-	s := c.product(q, 4, []int{0, 1}, k, 3)
+	over := 3
+	if rows, s := q.Shape().Dim(2)*q.Shape().Dim(3), k.Shape().Dim(2); c.turns && 4*rows >= c.headDim && rows*s*c.headDim < smallProduct {
+		k, over = Transpose(k, 2, 3), 2
+	}
+	s := c.product(q, 4, []int{0, 1}, k, over)
 	return capped(MulScalar(ConvertDType(s, dtypes.Float32), c.spec.ScoreScale), c.spec.ScoreCap)
 }
 

@@ -17,6 +17,15 @@ func (r *nodeReader) final(c *blockConfig) finalNodes {
 	return w
 }
 
+// outputRows are the rows of the output matrix for tokens ids [n, 1]: [n, hidden].
+func (c *blockConfig) outputRows(head, ids *Node) *Node {
+	if !c.isTurned(head) {
+		return Gather(head, ids)
+	}
+	hot := OneHot(Reshape(ids, ids.Shape().Dim(0)), head.Shape().Dim(1), head.DType())
+	return c.product(hot, 1, nil, head, 1) // exact: one term of each sum is not zero
+}
+
 // logitsGraph is the final norm and output matrix at rows idx: x [B, T, hidden], idx [B, P] int32 -> logits [B, P, vocab] float32, whose
 // values are x's dtype's, rounded after each operation as in transformers.
 func (c *blockConfig) logitsGraph(x, idx *Node, w finalNodes) *Node {
@@ -39,7 +48,7 @@ func (c *blockConfig) scoreGraph(x, idx, targets *Node, w finalNodes) []*Node {
 	lg := c.logitsGraph(x, idx, w)
 	g, dims := lg.Graph(), lg.Shape().Dimensions
 	best := ReduceAndKeep(lg, ReduceMax, -1)
-	logZ := Add(Log(ReduceAndKeep(Exp(Sub(lg, best)), ReduceSum, -1)), best)
+	logZ := Add(Log(ReduceAndKeep(Exp(Sub(settled(lg), best)), ReduceSum, -1)), best)
 	index := ConvertDType(Iota(g, lg.Shape().Clone(), 2), dtypes.Int32)
 	zero := ZerosLike(lg)
 	isTarget := Equal(index, BroadcastToDims(ExpandAxes(targets, -1), dims...))
@@ -56,7 +65,7 @@ func (c *blockConfig) scoreGraph(x, idx, targets *Node, w finalNodes) []*Node {
 // logSoftmax of logits [B, P, vocab], over the last axis.
 func logSoftmax(lg *Node) *Node {
 	centred := Sub(lg, ReduceAndKeep(lg, ReduceMax, -1))
-	return Sub(centred, Log(ReduceAndKeep(Exp(centred), ReduceSum, -1)))
+	return Sub(centred, Log(ReduceAndKeep(Exp(settled(centred)), ReduceSum, -1)))
 }
 
 // pick takes the targets' entries [B, P] out of x [B, P, vocab].

@@ -127,7 +127,7 @@ func (c *blockConfig) activate(x *Node) *Node {
 	f := ConvertDType(x, dtypes.Float32)
 	switch c.spec.Activation {
 	case loader.SiLU:
-		f = Mul(f, Sigmoid(f))
+		f = Mul(f, Sigmoid(settled(f)))
 	case loader.GELU:
 		f = Mul(MulScalar(f, 0.5), AddScalar(Erf(MulScalar(f, math.Sqrt2/2)), 1))
 	case loader.GELUTanh:

@@ -62,10 +62,11 @@ func New(be *Backend, c *loader.Checkpoint, o Options) (*Model, error) {
 		windows: map[int]*tensors.Tensor{},
 	}
 	if be.Kind == KindGo {
-		m.cfg.widen = dtype != dtypes.Float32
+		m.cfg.widen, m.cfg.turns = dtype != dtypes.Float32, true
 		m.workers = 2 // half of a forward is single-threaded there: two sequences at once run 1.7 times as fast
 	}
 	m.weights = newWeightStore(be, c, dtype, o.Memory)
+	m.weights.turns = m.cfg.turns
 	return m, nil
 }
 

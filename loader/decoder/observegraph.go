@@ -59,7 +59,7 @@ func (c *blockConfig) headDirections(toward, z *Node, w layerNodes) *Node {
 		attn := c.linear(Reshape(z, b, p, c.heads*c.headDim), w.o, w.ob)
 		d = c.throughNorm(d, attn, w.postAttn)
 	}
-	return Reshape(DotGeneral(d, []int{2}, nil, ConvertDType(w.o, dtypes.Float32), []int{0}, nil), b, p, c.heads, c.headDim)
+	return Reshape(DotGeneral(d, []int{2}, nil, ConvertDType(c.outIn(w.o), dtypes.Float32), []int{0}, nil), b, p, c.heads, c.headDim)
 }
 
 // throughNorm is the direction d before a norm that reads x, for a direction behind it: the norm as the linear map that it is once its

@@ -19,6 +19,7 @@ type weightStore struct {
 	be       *Backend
 	ckpt     *loader.Checkpoint
 	dtype    dtypes.DType
+	turns    bool // small matrices are uploaded as [in, out], see turned
 	streamed bool
 
 	mu     sync.Mutex
@@ -137,8 +138,9 @@ func (s *weightStore) release(l int) {
 
 func (s *weightStore) load(l int) (*layerWeights, error) {
 	w := &layerWeights{}
+	layer := s.ckpt.Spec.Params.Layer(l)
 	for _, p := range layerParams(&s.ckpt.Spec, l) {
-		t, err := s.upload(p)
+		t, err := s.upload(p, len(p.Shape) == 2 && !isParam(p, layer.QNorm) && !isParam(p, layer.KNorm)) // those can have a row a head
 		if err != nil {
 			free(w.tensors...)
 			return nil, err
@@ -148,6 +150,9 @@ func (s *weightStore) load(l int) (*layerWeights, error) {
 	return w, nil
 }
 
+// isParam tells whether p, which the model has, is q.
+func isParam(p, q loader.Param) bool { return q.Has() && p.Views[0] == q.Views[0] }
+
 // finalLayer returns the parameters after the layers as program arguments; they always stay on the device.
 func (s *weightStore) finalLayer() ([]any, error) {
 	s.mu.Lock()
@@ -155,7 +160,7 @@ func (s *weightStore) finalLayer() ([]any, error) {
 	if s.final == nil {
 		var all []*tensors.Tensor
 		for _, p := range finalParams(&s.ckpt.Spec) {
-			t, err := s.upload(p)
+			t, err := s.upload(p, len(p.Shape) == 2)
 			if err != nil {
 				free(all...)
 				return nil, err
@@ -173,7 +178,10 @@ func (s *weightStore) finalLayer() ([]any, error) {
 
 // upload copies one parameter to the device in the store's dtype, straight into the device's buffer where the backend shares
 // memory with the host.
-func (s *weightStore) upload(p loader.Param) (*tensors.Tensor, error) {
+func (s *weightStore) upload(p loader.Param, matrix bool) (*tensors.Tensor, error) {
+	if s.turns && matrix && isSmall(int(p.Elements())) {
+		return s.turned(p)
+	}
 	stored, chunks, err := s.ckpt.Chunks(p)
 	if err != nil {
 		return nil, err
@@ -205,6 +213,24 @@ func (s *weightStore) upload(p loader.Param) (*tensors.Tensor, error) {
 		return nil, err
 	}
 	return s.be.floats(values, s.dtype, p.Shape...)
+}
+
+// turned uploads a matrix [out, in] as [in, out]. Where both operands are contracted over their last axis the Go backend's AVX2 kernel
+// for small products goes in and out of vector code once an element (compute v0.1.6): tiny models run twice as fast so.
+func (s *weightStore) turned(p loader.Param) (*tensors.Tensor, error) {
+	values, err := s.ckpt.Float32s(p, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer s.ckpt.Release(p)
+	out, in := p.Shape[0], p.Shape[1]
+	t := make([]float32, len(values))
+	for i := range out {
+		for j := range in {
+			t[j*out+i] = values[i*in+j]
+		}
+	}
+	return s.be.floats(t, s.dtype, in, out)
 }
 
 // embed looks token ids up on the host, from the memory map: a few rows of a matrix that need not be on the device.
