@@ -111,7 +111,7 @@ func TestKilled(t *testing.T) {
 	if testing.Short() {
 		kills = 3
 	}
-	k := newKilled(t, 24)
+	k := newKilled(t, 17)
 	took := k.run(t)
 	want, result := k.files(t)
 	rng := rand.New(rand.NewPCG(4, 20))
@@ -161,7 +161,7 @@ func TestKilled(t *testing.T) {
 
 // TestTwoProcesses: while one runs, another on the same folder is refused, and the first loses nothing.
 func TestTwoProcesses(t *testing.T) {
-	k := newKilled(t, 24)
+	k := newKilled(t, 17)
 	first, stderr := k.command(t)
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
@@ -203,7 +203,7 @@ func TestTwoProcesses(t *testing.T) {
 
 // TestDiskFull: a run that fills the disk says so, and the same command goes on when there is space: no trial is lost or torn.
 func TestDiskFull(t *testing.T) {
-	k := newKilled(t, 24)
+	k := newKilled(t, 17)
 	k.run(t)
 	want, result := k.files(t)
 	if err := os.RemoveAll(filepath.Join(k.dir, "r")); err != nil {
@@ -263,7 +263,7 @@ func TestMemoryFlat(t *testing.T) {
 		trials, _ := k.files(t)
 		return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss, len(trials)
 	}
-	n := 150
+	n := 120
 	if os.Getenv("HEADSCOPE_SLOW") == "1" {
 		n = 500
 	}
