@@ -68,12 +68,23 @@ func TestAgreement(t *testing.T) {
 			t.Errorf("%s: %+v", k.Kind, k.Detectors[0])
 		}
 	}
+	est, err := s.DryRun(context.Background(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := est.Stages[len(est.Stages)-1]
+	if last.Name != StageAgreement || est.Trials != res.N.Planned || last.Trials != 3 || last.Work.RowPasses < 3*(36+7) || est.Prompts.Agree != 3 {
+		t.Errorf("%d trials, the run had %d; %+v", est.Trials, res.N.Planned, last)
+	}
 	asked := map[string]bool{}
 	e := newEvidence(s.Plan, Shape{3, 12, 3}, nil)
 	e.found = res.Detection
 	off, err := e.knockouts()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if got := last.Work.RowPasses; got < 3*len(off.conds) {
+		t.Errorf("at most %d row edits are counted, the run has %d", got, 3*len(off.conds))
 	}
 	for _, c := range off.conds[1:] {
 		set := fmt.Sprint(c.Edits)

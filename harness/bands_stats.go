@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/headscope/headscope/heads"
+	"github.com/headscope/headscope/loader"
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/loader/rope"
 )
@@ -165,14 +166,18 @@ func (h *HeadPlanes) variance(in func(term int) bool) float64 {
 	return sum
 }
 
+// tracedLayers is how many layers one pass over a prompt returns queries and keys of.
+func tracedLayers(spec *loader.Spec, p *Prompt) int {
+	layer := product(4, len(p.IDs)+len(p.Answer)+128, 3*(spec.Heads+spec.KVHeads)*spec.HeadDim+spec.Hidden)
+	return int(max(1, traceBytes/layer))
+}
+
 // observePlanes looks at the heads' planes on the prompts, a pass or a few a prompt, and keeps sums.
 func (r *runner) observePlanes(ctx context.Context, set heads.Set, prompts []*Prompt, progress func()) (*TrialPlanes, error) {
 	spec := &r.o.Checkpoint.Spec
 	sums := make([]*planeSums, len(set))
 	for _, p := range prompts {
-		t := len(p.IDs) + len(p.Answer)
-		layer := product(4, t+128, 3*(spec.Heads+spec.KVHeads)*spec.HeadDim+spec.Hidden)
-		for some := range slices.Chunk(set.Layers(), int(max(1, traceBytes/layer))) {
+		for some := range slices.Chunk(set.Layers(), tracedLayers(spec, p)) {
 			tr, err := r.trace(ctx, &decoder.Prompt{IDs: p.IDs, Answer: p.Answer}, nil, decoder.TraceOptions{QK: some, Hidden: -1})
 			if err != nil {
 				return nil, err

@@ -79,6 +79,20 @@ func TestDetectors(t *testing.T) {
 	if err != nil || !check.OK {
 		t.Errorf("recheck: %v, %+v", err, check)
 	}
+	e, err := s.DryRun(context.Background(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	look := map[string]StageEstimate{}
+	for _, st := range e.Stages {
+		look[st.Name] = st
+	}
+	if w := look[StageCausal].Work; e.Trials != res.N.Planned || w.RowPasses != 3*37 || w.RowTokens != int64(37*3*len(s.detects[0].Answer)) || w.WholePasses != 3 {
+		t.Errorf("%d trials, the run had %d; causal %+v", e.Trials, res.N.Planned, w)
+	}
+	if w := look[StageObserve].Work; w.WholePasses != 3*3 || look[StageObserve].Trials != 3 {
+		t.Errorf("observe %+v", w)
+	}
 	t.Run("causal", func(t *testing.T) { causalScores(t, s) })
 	t.Run("locos", func(t *testing.T) { locosScores(t, s) })
 }

@@ -31,6 +31,7 @@ type Estimate struct {
 type EstimatePrompts struct {
 	Tested   int `json:"tested"`
 	Detect   int `json:"detect"`
+	Agree    int `json:"agreement"`
 	Variants int `json:"variants"`
 	Tokens   int `json:"tokens"` // of the tested ones
 	Shortest int `json:"shortest"`
@@ -108,7 +109,7 @@ func (s *Study) DryRun(ctx context.Context, calibrate bool) (*Estimate, error) {
 		e.Prompts.Tokens, e.Prompts.Shortest, e.Prompts.Longest = e.Prompts.Tokens+n, min(e.Prompts.Shortest, n), max(e.Prompts.Longest, n)
 	}
 	if s.Plan.Detect != nil {
-		e.Prompts.Detect = len(s.detects)
+		e.Prompts.Detect, e.Prompts.Agree = len(s.detects), len(s.agrees)
 	}
 	d, err := s.drystages()
 	if err != nil {
@@ -120,20 +121,6 @@ func (s *Study) DryRun(ctx context.Context, calibrate bool) (*Estimate, error) {
 	for i := range e.Stages {
 		e.Trials += e.Stages[i].Trials
 		e.Work.add(e.Stages[i].Work)
-	}
-	for _, x := range s.Plan.experiments() {
-		if o, ok := x.(observing); ok && o.observes(s.standIn(x)) != "" {
-			e.Trials++
-			e.Notes = append(e.Notes, fmt.Sprintf("before %s, the heads are looked at on the %d detect prompts, a pass or more each: not counted in the work", x.stage(), len(s.detects)))
-		}
-		conds, err := s.standInConditions(x)
-		if err != nil {
-			return nil, err
-		}
-		if n := len(predicted(x, conds)); n > 0 {
-			e.Trials += len(s.prompts)
-			e.Notes = append(e.Notes, fmt.Sprintf("before %s, %d conditions are predicted from about ten passes a tested prompt: not counted in the work", x.stage(), n))
-		}
 	}
 	e.Memory = s.memory(d)
 	e.Power = s.power(d)
@@ -199,6 +186,9 @@ func (e *Estimate) Write(w io.Writer) error {
 	fmt.Fprintf(tw, "prompts\t%d of %d-%d tokens, %d tokens in all", e.Prompts.Tested, e.Prompts.Shortest, e.Prompts.Longest, e.Prompts.Tokens)
 	if e.Prompts.Detect > 0 && e.Plan.DetectPrompts != nil {
 		fmt.Fprintf(tw, "; %d others to detect on", e.Prompts.Detect)
+	}
+	if e.Prompts.Agree > 0 {
+		fmt.Fprintf(tw, "; %d others for the causal map", e.Prompts.Agree)
 	}
 	if e.Prompts.Variants > 0 {
 		fmt.Fprintf(tw, "; %d without needle or decoy", e.Prompts.Variants)

@@ -13,6 +13,7 @@ type dryStage struct {
 	prompts []*Prompt
 	conds   []condition
 	guessed bool // the heads are not known: those of conds stand in for them
+	look    *dryLook
 }
 
 // drystages lists the stages. Heads that are still to be detected are stood in for.
@@ -21,11 +22,15 @@ func (s *Study) drystages() ([]dryStage, error) {
 	e := newEvidence(s.Plan, Shape{spec.Layers, spec.Heads, spec.KVHeads}, nil)
 	var out []dryStage
 	if s.Plan.Detect != nil {
-		out = append(out, dryStage{StageDetect, s.detects, []condition{s.Plan.detectCondition()}, false})
+		out = append(out, dryStage{name: StageDetect, prompts: s.detects, conds: []condition{s.Plan.detectCondition()}})
+		out = append(out, s.detectLooks()...)
 	}
 	for _, x := range s.Plan.experiments() {
 		about, _ := x.about()
-		st := dryStage{x.stage(), s.prompts, nil, s.Plan.Detect != nil && about.Heads == nil}
+		if look := s.planesLook(x); look != nil {
+			out = append(out, *look)
+		}
+		st := dryStage{name: x.stage(), prompts: s.prompts, guessed: s.Plan.Detect != nil && about.Heads == nil}
 		var err error
 		if st.guessed {
 			st.conds, err = s.standInConditions(x)
@@ -34,6 +39,14 @@ func (s *Study) drystages() ([]dryStage, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if len(meanHeads(st.conds)) > 0 && !slices.ContainsFunc(out, func(d dryStage) bool { return d.name == StageMeans }) {
+			one := func(*Prompt) (int, int) { return 1, 0 }
+			out = append(out, dryStage{name: StageMeans, prompts: s.detects, look: &dryLook{passes: one}})
+		}
+		if len(predicted(x, st.conds)) > 0 {
+			ten := func(*Prompt) (int, int) { return 10, 0 } // about: two passes back and forth, and traces
+			out = append(out, dryStage{name: ledgerStage(x), prompts: s.prompts, guessed: st.guessed, look: &dryLook{trials: len(s.prompts), passes: ten}})
 		}
 		out = append(out, st)
 	}
@@ -45,10 +58,10 @@ func (s *Study) drystages() ([]dryStage, error) {
 		for i := range conds {
 			conds[i].scoreOnly = true // there is no answer to decode
 		}
-		out = append(out, dryStage{StageTexts, s.o.Texts.textPrompts(), conds, false})
+		out = append(out, dryStage{name: StageTexts, prompts: s.o.Texts.textPrompts(), conds: conds})
 	}
 	if len(s.variants) > 0 {
-		out = append(out, dryStage{StageVariants, s.variants, []condition{{name: baseline}}, false})
+		out = append(out, dryStage{name: StageVariants, prompts: s.variants, conds: []condition{{name: baseline}}})
 	}
 	return out, nil
 }
@@ -103,6 +116,9 @@ func (g geometry) rows(n, end int, share float64) float64 {
 // estimate counts a stage's work, as the decoder carries it out: the unmodified model and conditions that edit early rows in whole
 // passes, the layers before their first edit left out, the others over the unmodified model's cache.
 func (st *dryStage) estimate(s *Study) StageEstimate {
+	if st.look != nil {
+		return st.look.estimate(s, st)
+	}
 	e := StageEstimate{Name: st.name, Prompts: len(st.prompts), Conditions: len(st.conds), Trials: len(st.prompts) * len(st.conds)}
 	g, maxNew := s.geometry(), s.Plan.MaxNew
 	for _, p := range st.prompts {
@@ -114,13 +130,16 @@ func (st *dryStage) estimate(s *Study) StageEstimate {
 			w.WholeTokens += int64(n)
 			w.WholeFLOPs += g.rows(n, n, share) + g.output*float64(answer+1)
 		}
-		base, decoded, donor := false, 0, false
+		base, decoded, donor, path := false, 0, false, false
 		for i := range st.conds {
 			c := &st.conds[i]
 			if !c.scoreOnly {
 				decoded++
 			}
-			donor = donor || slices.ContainsFunc(c.edits, func(e decoder.Edit) bool { return e.Op == decoder.OpPatch })
+			for _, e := range c.edits {
+				donor = donor || e.Op == decoder.OpPatch || e.Op == decoder.OpPath
+				path = path || e.Op == decoder.OpPath
+			}
 			lo := c.firstRow(p)
 			switch {
 			case lo < 0:
@@ -144,6 +163,9 @@ func (st *dryStage) estimate(s *Study) StageEstimate {
 			whole(1)
 		}
 		if donor {
+			whole(1)
+		}
+		if path { // what the heads behind the source read in the unmodified model
 			whole(1)
 		}
 		w.DecodeTokens = int64(decoded * maxNew)

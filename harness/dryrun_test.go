@@ -78,8 +78,11 @@ func TestDryRunFLOPs(t *testing.T) {
 	layer := s.Hidden*s.HeadDim*(2*s.Heads+2*s.KVHeads) + 3*s.Hidden*s.Intermediate
 	want := s.Layers * (2*layer*n + 4*s.Heads*s.HeadDim*(n*(n+1)/2))
 	want += 2 * s.Hidden * s.Vocab * (len(p.Answer) + 1)
-	if e.Work.WholeFLOPs != float64(want) || e.Work.WholePasses != 1 {
-		t.Errorf("got %g, want %d", e.Work.WholeFLOPs, want)
+	if w := e.Stages[0].Work; w.WholeFLOPs != float64(want) || w.WholePasses != 1 {
+		t.Errorf("got %g, want %d", w.WholeFLOPs, want)
+	}
+	if r := e.Stages[1]; r.Name != StageRepeat || r.Trials != repeatSequences || r.Work.WholePasses != repeatSequences {
+		t.Errorf("repeated sequences: %+v", r)
 	}
 }
 

@@ -74,7 +74,7 @@ func (s *Study) calibrate(ctx context.Context, stages []dryStage, e *Estimate) e
 	for i := range stages {
 		st := &stages[i]
 		t := &timer{s: s, p: median(st.prompts)}
-		if st.name == StageVariants || st.name == StageTexts {
+		if st.name == StageVariants || st.name == StageTexts || st.name == StageRepeat {
 			t.p = median(s.prompts)
 		}
 		tokens := 0
@@ -84,7 +84,13 @@ func (s *Study) calibrate(ctx context.Context, stages []dryStage, e *Estimate) e
 			}
 		}
 		times := float64(tokens) / float64(len(t.p.IDs)) // prompts as long as the one that is timed
-		parts, err := t.stage(ctx, st, cache)
+		var parts []TimeMeasured
+		var err error
+		if st.look != nil {
+			parts, err = t.look(ctx, st.look, cache)
+		} else {
+			parts, err = t.stage(ctx, st, cache)
+		}
 		if err != nil {
 			return err
 		}

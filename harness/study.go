@@ -134,6 +134,9 @@ func (s *Study) count() error {
 	if s.Plan.Detect != nil {
 		c.DetectPrompts = len(s.detects)
 		c.Trials += len(s.detects)*(1+len(s.Plan.Detect.furtherStages())) + len(s.agrees)
+		if rep := s.Plan.Detect.Repeat; rep != nil {
+			c.Trials += rep.Sequences
+		}
 	}
 	for _, x := range s.Plan.experiments() {
 		conds, err := s.standInConditions(x)
