@@ -251,6 +251,9 @@ func (r *Result) bandRows() (about []string, rows [][]string) {
 					if c.P != nil {
 						rows[at][5+j] += fmt.Sprintf(" p %.2g", float64(*c.P))
 					}
+					if b.unmatched(p.pool, row.Band) {
+						rows[at][5+j] += " ~"
+					}
 				}
 			}
 		}
@@ -271,6 +274,13 @@ func (r *BandRow) control(pool string) *BandControl {
 	return nil
 }
 
+// unmatched tells whether a pool's controls of a band have heads without planes that match.
+func (b *BandsResult) unmatched(pool, band string) bool {
+	return slices.ContainsFunc(b.Matches, func(m BandMatch) bool {
+		return m.Pool == pool && m.Band == band && slices.ContainsFunc(m.Heads, func(h BandMatchHead) bool { return h.Kind == patch.Unmatched })
+	})
+}
+
 // bandNotes say what a reader of the table has to know.
 func (r *Result) bandNotes() []string {
 	b := r.Bands
@@ -278,6 +288,9 @@ func (r *Result) bandNotes() []string {
 	add := func(format string, args ...any) { n = append(n, fmt.Sprintf(format, args...)) }
 	if slices.ContainsFunc(b.Rows, func(row BandRow) bool { return !row.Rotation }) {
 		add("* below %g rad: cannot test rotation. What taking this band away does, it does not do through rotation.", cannotRotate)
+	}
+	if slices.ContainsFunc(b.Matches, func(m BandMatch) bool { return b.unmatched(m.Pool, m.Band) }) {
+		add("~ no planes of some heads match the band's within 10 %%: what is taken away there is larger or smaller by the ratio below.")
 	}
 	if len(b.Siblings) > 0 {
 		add("Published protocol: %d query heads outside of the set see the changed keys too: %s.", len(b.Siblings), someHeads(b.Siblings))
@@ -355,7 +368,7 @@ func (m *BandMatch) note() string {
 			parts = append(parts, fmt.Sprintf("%d %s", kinds[k], k))
 		}
 	}
-	text := fmt.Sprintf("%s%d control sets; heads %s; a control's size over the band's %.2f to %.2f", name, m.Sets, strings.Join(parts, ", "), low, high)
+	text := fmt.Sprintf("%s%s; heads %s; a control's size over the band's %.2f to %.2f", name, map[bool]string{true: "1 control set", false: fmt.Sprintf("%d control sets", m.Sets)}[m.Sets == 1], strings.Join(parts, ", "), low, high)
 	if len(worst) > 0 && m.Reason == "" {
 		text += "; unmatched: " + strings.Join(worst, ", ")
 	}
