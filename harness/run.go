@@ -2,7 +2,6 @@ package harness
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -279,7 +278,7 @@ func (r *runner) stored(id unitID, conds []condition, prompts []*Prompt) ([]Tria
 func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prompts []*Prompt, done func()) ([]Trial, error) {
 	trials := make([]Trial, 0, len(conds)*len(prompts))
 	asked := make([]*decoder.Prompt, len(prompts))
-	questions, err := questionsOf(conds)
+	questions, err := questionsOf(conds, r.o.Checkpoint.Spec.Layers-1)
 	if err != nil {
 		return nil, err
 	}
@@ -334,32 +333,4 @@ func (r *runner) askOptions() decoder.AskOptions {
 		MaxNew: r.plan.MaxNew, Verify: !r.plan.FullAnswers, EOS: r.plan.Model.EOS, Attention: true,
 		Batch: r.plan.Run.Batch, DecodeBatch: r.plan.Run.DecodeBatch,
 	}
-}
-
-// question is what several conditions ask the model alike: control sets of two pools may be the same, and it is computed once.
-type question struct {
-	decoder.Condition
-	of []int // the conditions, by their places
-}
-
-// questionsOf lists what is to be computed, in the order of the conditions. An answer is decoded where one of them wants it.
-func questionsOf(conds []condition) ([]question, error) {
-	var out []question
-	at := map[string]int{}
-	for i := range conds {
-		c := &conds[i]
-		edits, err := json.Marshal(decoder.Canonical(c.edits))
-		if err != nil {
-			return nil, fmt.Errorf("condition %s: %w", c.name, err)
-		}
-		key := fmt.Sprint(c.probe, string(edits))
-		k, there := at[key]
-		if !there {
-			k, at[key] = len(out), len(out)
-			out = append(out, question{Condition: decoder.Condition{Edits: c.edits, Probe: c.probe, ScoreOnly: true}})
-		}
-		out[k].of = append(out[k].of, i)
-		out[k].ScoreOnly = out[k].ScoreOnly && c.scoreOnly
-	}
-	return out, nil
 }
