@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headscope/headscope/loader/decoder"
@@ -206,10 +207,11 @@ func causalScores(t *testing.T, s *Study) {
 	}
 }
 
-// TestDetectorsResume: a run that stopped among the observed units ends as an unbroken one does.
+// TestDetectorsResume: a run that stopped among the observed units, and then among those of the agreement, ends as an unbroken one does.
 func TestDetectorsResume(t *testing.T) {
 	o := tinyOptions(t, 5)
 	o.Verb, o.Stages, o.Detectors = "detect", []string{StageDetect}, []string{"qr_raw", "locos_logit"}
+	o.AgreementPrompts = shifted(t, 3)
 	whole, want := runStudy(t, o)
 	o.Out = t.TempDir()
 	s := inUnits(t, o)
@@ -224,13 +226,35 @@ func TestDetectorsResume(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	s.see = see
-	if _, err := s.Run(context.Background()); err != nil {
+	ask, maps := s.ask, 0
+	s.ask = func(ctx context.Context, p []*decoder.Prompt, c []decoder.Condition, o decoder.AskOptions, emit decoder.Emit) error {
+		if o.Sweep {
+			if maps++; maps == 3 {
+				return errors.New("stop")
+			}
+		}
+		return ask(ctx, p, c, o, emit)
+	}
+	if _, err := s.Run(context.Background()); err == nil || !strings.HasPrefix(err.Error(), "agreement: prompt ") || !strings.HasSuffix(err.Error(), ": stop") {
+		t.Fatalf("got %v", err)
+	}
+	got, err := s.Run(context.Background())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got := readFile(t, s.TrialsPath()); !slices.Equal(got, readFile(t, whole.TrialsPath())) {
+	a, b := *want, *got
+	a.Seconds, b.Seconds = 0, 0
+	a.Path, b.Path = "", ""
+	if x, y := toJSON(t, &b), toJSON(t, &a); x != y {
+		t.Errorf("got\n%s\nwant\n%s", x, y)
+	}
+	if maps != 4 {
+		t.Errorf("%d prompts were mapped, want 3 and one that was stopped: whole units are kept", maps)
+	}
+	if trials := readFile(t, s.TrialsPath()); !slices.Equal(trials, readFile(t, whole.TrialsPath())) {
 		t.Error("other trials than an unbroken run's")
 	}
-	if want.N.Planned != 5+5+tinyRepeats {
+	if want.N.Planned != 5+5+3+tinyRepeats {
 		t.Errorf("%d trials", want.N.Planned)
 	}
 }

@@ -44,7 +44,7 @@ func ofOneStage(t *testing.T) map[string]Options {
 	knockout.Heads = heads.Ranking{{Layer: 1, Index: 1}, {Layer: 0, Index: 2}}
 	knockout.Exclude = knockout.Heads.Set()
 	detect := tinyOptions(t, 7)
-	detect.Verb, detect.Stages = "detect", []string{StageDetect}
+	detect.Verb, detect.Stages, detect.Detectors = "detect", []string{StageDetect}, []string{"qr_raw", "causal"}
 	return map[string]Options{"knockout": knockout, "detect": detect}
 }
 
