@@ -43,4 +43,4 @@ package decoder
 
 // Engine is raised whenever programs, batches or their order change such that numbers may move within the bound between shapes. It is
 // part of a run's plan: trials of one engine are not continued by another.
-const Engine = 3
+const Engine = 4
