@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -256,6 +257,28 @@ func TestDetectorsResume(t *testing.T) {
 	}
 	if want.N.Planned != 5+5+3+tinyRepeats {
 		t.Errorf("%d trials", want.N.Planned)
+	}
+}
+
+// TestDetectorsMemory: what stays of a prompt is its scores: behind ten prompts, all of one length, the heap is hardly larger than behind two.
+func TestDetectorsMemory(t *testing.T) {
+	o := tinyOptions(t, 10)
+	o.Verb, o.Stages, o.Detectors = "detect", []string{StageDetect}, []string{"qr_cal", "select", "locos_logit", "logit_attr"}
+	heap := map[int]uint64{}
+	o.Events = func(e Event) {
+		if e.Stage == StageObserve {
+			for range 3 { // pools and finalisers keep some for a cycle or two
+				runtime.GC()
+			}
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			heap[e.Done] = m.HeapAlloc
+		}
+	}
+	s, _ := runStudy(t, o)
+	matrix := 4 * len(s.detects[0].IDs) * len(s.detects[0].IDs) // bytes of one head's attention
+	if grown := int(heap[10]) - int(heap[2]); heap[2] == 0 || grown > 8*matrix {
+		t.Errorf("eight prompts leave %d bytes behind; one head's attention in one has %d", grown, matrix)
 	}
 }
 
