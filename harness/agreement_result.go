@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -158,19 +159,9 @@ func (a *AgreementMap) addDetectors(e *evidence, trials []Trial, m *heads.PerPro
 		}
 		a.Detectors = append(a.Detectors, x)
 	}
-	slices.SortStableFunc(a.Detectors, func(x, y DetectorAgreement) int { return compareNumbers(y.AUPRC, x.AUPRC) })
+	slices.SortStableFunc(a.Detectors, func(x, y DetectorAgreement) int { return cmp.Compare(y.AUPRC, x.AUPRC) })
 	a.random(trials, rankings, len(e.plan.Agreement.Sizes))
 	return nil
-}
-
-func compareNumbers(a, b Number) int {
-	switch {
-	case a < b || a != a && b == b:
-		return -1
-	case a > b || b != b && a == a:
-		return 1
-	}
-	return 0
 }
 
 // relevant marks the strongest twentieth by the map.

@@ -45,7 +45,7 @@ func (r *runner) drops(ctx context.Context, p *Prompt, t *Trial, conds []decoder
 		for _, x := range reply.LogProb {
 			sum += x
 		}
-		if sum != sum {
+		if overflowed(reply.LogProb) {
 			return errNotFinite("log-probabilities are")
 		}
 		if c == 0 {

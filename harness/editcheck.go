@@ -9,10 +9,7 @@ import (
 )
 
 // CheckEdits refuses edits that no prompt can make right: a form that makes no sense, heads and planes that the model does not have.
-func CheckEdits(s *loader.Spec, edits []decoder.Edit) error { return checkEdits(s, edits) }
-
-// checkEdits refuses edits that make no sense, and heads and planes that the model does not have: before anything is computed.
-func checkEdits(s *loader.Spec, edits []decoder.Edit) error {
+func CheckEdits(s *loader.Spec, edits []decoder.Edit) error {
 	for _, e := range edits {
 		if err := heads.NewSet(e.Heads...).Validate(s.Layers, s.Heads); err != nil {
 			return fmt.Errorf("edit %s: %w", e, err)

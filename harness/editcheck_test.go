@@ -40,7 +40,7 @@ func TestImpossibleEdits(t *testing.T) {
 			}
 			edits = append(edits, e)
 		}
-		err := checkEdits(&c.Spec, edits)
+		err := CheckEdits(&c.Spec, edits)
 		if err == nil {
 			err = checkRows(&c.Spec, edits, 20, 10)
 		}

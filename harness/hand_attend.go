@@ -73,7 +73,7 @@ func Attend(ctx context.Context, r *AttendRequest) (*Attended, error) {
 	if r.TopK < 0 {
 		return nil, usagef("0 lists none", "top-k %d", r.TopK)
 	}
-	if err := p.checkEdits(s, r.Edits); err != nil {
+	if err := p.CheckEdits(s, r.Edits); err != nil {
 		return nil, err
 	}
 	weights, err := r.weights(ctx)

@@ -74,7 +74,7 @@ func Dump(ctx context.Context, r *DumpRequest) (*Dumped, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Passage.checkEdits(&r.Checkpoint.Spec, r.Edits); err != nil {
+	if err := r.Passage.CheckEdits(&r.Checkpoint.Spec, r.Edits); err != nil {
 		return nil, err
 	}
 	d := &dumper{r: r, what: what, at: map[string]int{}}

@@ -79,8 +79,8 @@ func (p *Passage) ask() *decoder.Prompt {
 }
 
 // checkEdits refuses edits that the model or the passage cannot take.
-func (p *Passage) checkEdits(s *loader.Spec, edits []decoder.Edit) error {
-	if err := checkEdits(s, edits); err != nil {
+func (p *Passage) CheckEdits(s *loader.Spec, edits []decoder.Edit) error {
+	if err := CheckEdits(s, edits); err != nil {
 		return err
 	}
 	if err := checkDonors(edits, p.Donor); err != nil {

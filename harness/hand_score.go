@@ -70,7 +70,7 @@ func ScoreAnswer(ctx context.Context, r *ScoreRequest) (*Score, error) {
 	if len(p.Answer) == 0 {
 		return nil, usagef("give an answer", "there is no answer to score")
 	}
-	if err := p.checkEdits(&r.Checkpoint.Spec, r.Edits); err != nil {
+	if err := p.CheckEdits(&r.Checkpoint.Spec, r.Edits); err != nil {
 		return nil, err
 	}
 	out := &Score{Prompt: len(p.IDs), Greedy: true}

@@ -43,7 +43,7 @@ func (o *PerplexityOptions) score(ctx context.Context, r *Perplexity, docs []tex
 			return nil, err
 		}
 		defer func() {
-			if err = errors.Join(err, file.Close()); err != nil {
+			if err = errors.Join(err, file.Close()); err != nil && ctx.Err() != nil {
 				err = &Interrupted{file.Path(), err}
 			}
 		}()

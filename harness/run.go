@@ -117,7 +117,7 @@ func (o *Options) check() error {
 	if err := o.Heads.Set().Validate(s.Layers, s.Heads); err != nil {
 		return err
 	}
-	if err := checkEdits(s, o.Edits); err != nil {
+	if err := CheckEdits(s, o.Edits); err != nil {
 		return err
 	}
 	if err := o.checkShard(); err != nil {
@@ -173,7 +173,7 @@ func (o *Options) checkNames() error {
 		if len(c.Edits) == 0 {
 			return usagef("give at least one edit", "condition %q changes nothing", c.Name)
 		}
-		if err := checkEdits(&o.Checkpoint.Spec, c.Edits); err != nil {
+		if err := CheckEdits(&o.Checkpoint.Spec, c.Edits); err != nil {
 			return err
 		}
 	}

@@ -190,7 +190,7 @@ func swapTable(s *loader.Spec, name string, set heads.Set, scope decoder.Scope) 
 		}
 		e.Table, e.InvFreq = f.Name, f.Planes
 	}
-	if err := checkEdits(s, []decoder.Edit{e}); err != nil {
+	if err := CheckEdits(s, []decoder.Edit{e}); err != nil {
 		return nil, err
 	}
 	t := &SwapTable{Name: "swap " + e.Table, Edits: []decoder.Edit{e}, Heads: len(set), NoOp: true}

@@ -97,7 +97,7 @@ func (r *TextRequest) prompt(maxNew int) (*decoder.Prompt, error) {
 			return nil, err
 		}
 	}
-	if err := p.checkEdits(&r.Checkpoint.Spec, r.Edits); err != nil {
+	if err := p.CheckEdits(&r.Checkpoint.Spec, r.Edits); err != nil {
 		return nil, err
 	}
 	if err := (&Prompt{IDs: p.IDs, Answer: p.Answer}).fits(&r.Checkpoint.Spec, maxNew); err != nil {

@@ -84,7 +84,7 @@ func allWindows(docs []textWindows) []docWindow {
 
 // checkTextEdits refuses edits that mean nothing to a text without needle, question and answer.
 func checkTextEdits(s *loader.Spec, edits []decoder.Edit) error {
-	if err := checkEdits(s, edits); err != nil {
+	if err := CheckEdits(s, edits); err != nil {
 		return err
 	}
 	for _, e := range edits {

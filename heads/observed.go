@@ -81,7 +81,10 @@ func (v View) Locos(from int, keys []int, needle Span) []float64 {
 		sum := 0.0
 		for j, seen := range keys {
 			inside := v.From[(at+from+j)*v.Spans]
-			sum += inside - (v.Direct[at+from+j]-inside)*n/(float64(seen)-n)
+			sum += inside
+			if rest := float64(seen) - n; rest > 0 {
+				sum -= (v.Direct[at+from+j] - inside) * n / rest
+			}
 		}
 		return sum / float64(len(keys))
 	})

@@ -34,6 +34,9 @@ func Recheck(path string, data []byte) (*harness.Check, error) {
 	}
 	again.addGroups()
 	if t.Asked.Pairs > 0 {
+		if len(again.Groups) == 0 {
+			return nil, harness.Damaged(path, errors.New("pairs, and no group of rows"))
+		}
 		g, order, top := again.strongest()
 		for id, p := range file.pairs {
 			if want := len(pairsOf(len(top))); len(p.Both) != want {

@@ -121,8 +121,8 @@ func (e Edit) takesPlanes() bool {
 
 // ParseEdit reads "op[=value]:heads[:planes][@scope]", for example "zero:L18H6,L20H3@question", "scale=0.5:L3H1" or
 // "zero_planes:L18H6:slow16@all". Heads are a comma list or whatever file readFile understands; readFile may be nil.
-// Planes are a band of rope.ParseBand, such as "slow16" (16 dims = 8 planes), or numbers joined by "+"; dims of zero_dims are numbers so joined. The table of a swap is a rule of
-// rope.ParseRule or, where readFile is there, a rope.File, whose path ends in ".json". The scope defaults to all.
+// Planes are a band of rope.ParseBand, such as "slow16" (16 dims = 8 planes), or numbers joined by "+"; so are the dims of zero_dims. The
+// table of a swap is a rule of rope.ParseRule or, where readFile is there, a rope.File, whose path ends in ".json". The scope defaults to all.
 func ParseEdit(s string, readFile func(path string) ([]Head, error)) (Edit, error) {
 	body, scope, found := cutLast(s, "@")
 	e := Edit{Scope: ScopeAll}

@@ -101,18 +101,26 @@ func (g geometry) resolve(edits []Edit, t, q0 int) (*condition, error) {
 		}
 	}
 	if len(edits) > 0 {
-		c.lo = min(c.lo, t-1) // of rows beyond the prompt none may be computed: then the last row's scores are the unmodified model's
+		c.lo = min(c.lo, t-1) // computing begins here: the score of the first answer token is that of row t-1
 	}
-	return c, c.checkTogether()
+	return c, c.checkTogether(t)
 }
 
-// checkTogether refuses what no single edit shows: gains that multiply beyond MaxGain, and a spread to keep of scores by another table.
-func (c *condition) checkTogether() error {
+// checkTogether refuses what no single edit shows: gains that multiply beyond MaxGain in a prompt of t tokens, and a spread to keep of
+// scores by another table.
+func (c *condition) checkTogether(t int) error {
 	for l, le := range c.layers {
 		for i := range le.head {
-			width := len(le.q) / len(le.head)
-			for _, x := range append([]float32{le.head[i]}, le.q[i*width:(i+1)*width]...) {
-				if math.Abs(float64(x)) > MaxGain*(1+1e-6) {
+			width, grown := len(le.q)/len(le.head), 1.0
+			if v := &le.variant; v.growth != nil {
+				grown = math.Max(1, 1+float64(v.growth[i])*math.Log(math.Max(1, float64(t)/float64(v.from[i]))))
+			}
+			gains := []float64{float64(le.head[i])}
+			for _, x := range le.q[i*width : (i+1)*width] {
+				gains = append(gains, grown*float64(x))
+			}
+			for _, x := range gains {
+				if math.Abs(x) > MaxGain*(1+1e-6) {
 					return fmt.Errorf("head %s: the edits together multiply by %g, want %g at most: beyond, scores overflow", Head{l, i}, x, MaxGain)
 				}
 			}

@@ -76,7 +76,7 @@ func (c *blockConfig) rowLayer(variant editVariant, args []*Node) []*Node {
 
 // softmaxOf2 is the softmax over the last axes of a and b together, without a copy of both in one.
 func softmaxOf2(a, b *Node) (pa, pb *Node) {
-	settledA := settled(a)
+	settledA := settled(a) // b follows: the registers stay as they are
 	top := Max(ReduceAndKeep(a, ReduceMax, -1), ReduceAndKeep(b, ReduceMax, -1))
 	ea, eb := Exp(Sub(settledA, top)), Exp(Sub(b, top))
 	sum := Add(ReduceAndKeep(ea, ReduceSum, -1), ReduceAndKeep(eb, ReduceSum, -1))
