@@ -158,6 +158,9 @@ func (x *explained) add(n harness.NamedEdits) error {
 		return &usageError{fmt.Errorf("edits %s: %w", n.Name, err), hint}
 	}
 	of := x.spec.Layers
+	if len(n.Edits) == 1 && n.Name == n.Edits[0].String() {
+		n.Name = d.Edits[0].Edit.String()
+	}
 	c := explainedCondition{Name: n.Name, Run: explainedRun{
 		Whole: d.FirstRow == 0, FromRow: x.row(d.FirstRow), FirstLayer: d.First, Layers: of - d.First, Of: of, Programs: d.Programs, Donor: d.Donor, Means: d.Means,
 	}}

@@ -29,8 +29,10 @@ func (x *explained) write(out io.Writer) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		if len(c.Edits) > 1 {
-			fmt.Fprintf(w, "%s: %d edits together\n", c.Name, len(c.Edits))
+		if n := len(c.Edits); n > 1 {
+			fmt.Fprintf(w, "%s: %d edits together\n", c.Name, n)
+		} else if c.Name != c.Edits[0].Edit {
+			fmt.Fprintf(w, "%s: 1 edit\n", c.Name)
 		}
 		for _, e := range c.Edits {
 			fmt.Fprintln(w, e.Edit)
@@ -142,12 +144,26 @@ func groupsText(list []decoder.KVGroup) string {
 	return strings.Join(names, "; ")
 }
 
+// layersText names ascending layers, runs of three or more as 3-7.
 func layersText(layers []int) string {
-	s := strings.ReplaceAll(strings.Trim(fmt.Sprint(layers), "[]"), " ", ",")
-	if len(layers) == 1 {
-		return "layer " + s
+	var list []string
+	for i := 0; i < len(layers); {
+		end := i
+		for end+1 < len(layers) && layers[end+1] == layers[end]+1 {
+			end++
+		}
+		if end < i+2 {
+			end = i
+			list = append(list, fmt.Sprint(layers[i]))
+		} else {
+			list = append(list, fmt.Sprintf("%d-%d", layers[i], layers[end]))
+		}
+		i = end + 1
 	}
-	return "layers " + s
+	if len(layers) == 1 {
+		return "layer " + list[0]
+	}
+	return "layers " + strings.Join(list, ",")
 }
 
 func turnText(w float64) string {
