@@ -98,6 +98,18 @@ func Inspect(ref string, length int) (*Inspection, error) {
 	return out, err
 }
 
+// ReadSpec reads the config of a reference and nothing else: a folder with no more than config.json will do.
+func ReadSpec(ref string) (*Spec, error) {
+	c, err := find(ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.readConfig(); err != nil {
+		return nil, incomplete(err, ref, c.Revision)
+	}
+	return &c.Spec, nil
+}
+
 // inspectWeights opens the weights and holds their headers against the spec. No weights at all are no error.
 func (in *Inspection) inspectWeights(c *Checkpoint) error {
 	store, err := c.openWeights()

@@ -11,7 +11,7 @@ func verbs() []*verb {
 	return []*verb{
 		studyVerb(), detectVerb(), knockoutVerb(), bandsVerb(), swapVerb(), keepVerb(), promptsVerb(), logitsVerb(), generateVerb(), tokenizeVerb(),
 		dumpVerb(), showVerb(), headVerb(), frequenciesVerb(), ledgerVerb(), traceVerb(), serveVerb(), reportVerb(),
-		perplexityVerb(), normsVerb(), compareVerb(), replicateVerb(), inspectVerb(), verifyVerb(), mergeVerb(), exportVerb(), statsVerb(), schemaVerb(), importVerb(), doctorVerb(), versionVerb(),
+		perplexityVerb(), normsVerb(), compareVerb(), replicateVerb(), inspectVerb(), editVerb(), verifyVerb(), mergeVerb(), exportVerb(), statsVerb(), schemaVerb(), importVerb(), doctorVerb(), versionVerb(),
 	}
 }
 
