@@ -71,6 +71,9 @@ func (p *Plan) About() (*PlanTarget, *PlanControls) {
 
 // addExperiments fixes what the options leave open of the experiments. The first one's comparison is the declared one.
 func (p *Plan) addExperiments(o *Options, tests []*Prompt) error {
+	if err := rowsExist(o, tests); err != nil {
+		return err
+	}
 	unreachable := unreachableLayers(o.Model.Spec, tests)
 	if slices.Contains(o.Stages, StageKnockout) {
 		p.addKnockout(o, unreachable, tests)
@@ -137,6 +140,23 @@ func fewRows(s decoder.Scope, tests []*Prompt) bool {
 		rows, err := s.Resolve(len(p.IDs), p.Question)
 		return err != nil || rows.Lo == 0 || len(p.IDs)-rows.Lo > cheapRows && (p.Question == 0 || rows.Lo < p.Question)
 	})
+}
+
+// rowsExist refuses scopes of which no tested prompt has a row.
+func rowsExist(o *Options, tests []*Prompt) error {
+	scopes := slices.Clone(o.Scopes)
+	if o.Swap != nil {
+		scopes = append(scopes, o.Swap.Tables[0].Edits[0].Scope)
+	}
+	for _, s := range scopes {
+		if !slices.ContainsFunc(tests, func(p *Prompt) bool {
+			rows, err := s.Resolve(len(p.IDs), p.Question)
+			return err != nil || rows.Lo < len(p.IDs)+len(p.Answer)
+		}) {
+			return usagef("rows count from 0, those of the answer included", "scope %s: none of the %d prompts has such a row", s, len(tests))
+		}
+	}
+	return nil
 }
 
 // checkHeadsOf refuses heads that were found in another model.

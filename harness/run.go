@@ -306,7 +306,7 @@ func (r *runner) compute(ctx context.Context, id unitID, conds []condition, prom
 			t.fill(reply)
 			switch {
 			case t.Error != "":
-				t.Outcome = Broken
+				t.Outcome = Failed // there is no model left whose answer could be wrong
 			case conds[c].scoreOnly:
 				t.scored()
 			default:

@@ -23,7 +23,7 @@ func keepVerb() *verb {
 			sink := fs.Int("sink", 4, "first keys that the other heads see")
 			recent := fs.Int("recent", 64, "last keys that they see, the row's own included")
 			controls := fs.Int("controls", 19, "random sets of each size and pool, 19 or more give a p: pool layer has as many in every layer, pool random is of all heads")
-			t.add(fs, "plain texts beside the prompts; none leaves them out")
+			t.add(fs, "plain texts beside the prompts, for an embedded model only if asked for; none leaves them out")
 			e.add(fs)
 			equivalence := fs.Float64("equivalence", 0.5, "nats: a change of the primary outcome that lies within it, by its 90 % interval, is no effect; 0 = do not test")
 			return func(ctx context.Context, a *app, operands []string) error {

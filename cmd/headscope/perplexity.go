@@ -13,9 +13,11 @@ import (
 type textSetFlags struct {
 	texts   []string
 	windows harness.Windows
+	flags   *pflag.FlagSet
 }
 
 func (t *textSetFlags) add(fs *pflag.FlagSet, usage string) {
+	t.flags = fs
 	fs.StringArrayVar(&t.texts, "text", []string{harness.BuiltinProse}, usage+": a FILE, which is one document; a FILE.jsonl with a document a line, {\"text\": ...}; "+
 		harness.BuiltinProse+" or "+harness.BuiltinHaystack+" (repeatable)")
 	fs.IntVar(&t.windows.Tokens, "window", 0, "longest sequence that the model sees at once, in tokens; 0 = 1024, or the model's longest if that is less")

@@ -14,8 +14,12 @@ import (
 	"github.com/headscope/headscope/loader/decoder"
 )
 
-// beside cuts the texts that are scored beside an experiment; nil for none. A result that is repeated has to have the same.
+// beside cuts the texts that are scored beside an experiment; nil for none. A result that is repeated has to have the same. An embedded
+// model, which knows no prose, has none unless they are asked for.
 func (t *textSetFlags) beside(c *configFlag, o *harness.Options) error {
+	if own, _ := harness.OwnPrompts(o.Checkpoint.Ref); own != "" && !t.flags.Changed("text") {
+		return nil
+	}
 	if len(t.texts) == 1 && t.texts[0] == harness.NoTexts {
 		return nil
 	}
@@ -50,6 +54,7 @@ type swapFlags struct {
 	heads          string
 	kvGroups       bool
 	hybrid         float64
+	flags          *pflag.FlagSet
 	hybridSeed     string
 	scope          string
 	controls       string
@@ -58,6 +63,7 @@ type swapFlags struct {
 }
 
 func (s *swapFlags) add(fs *pflag.FlagSet) {
+	s.flags = fs
 	fs.StringArrayVar(&s.tables, "table", nil, "rotary table in place of the model's: a name of docs/rope.md (theta10000, thetatimes2, times0.5, ntk4, moebius2048, nope, ...) or a FILE.json (repeatable: a condition each)")
 	fs.StringVar(&s.heads, "heads", "", "heads that have it: a list (L18H6,L8H0), a FILE of one, or a result; default: all")
 	fs.BoolVar(&s.kvGroups, "kv-groups", false, "and all heads that share a key/value head with one of them")
@@ -73,6 +79,9 @@ func (s *swapFlags) add(fs *pflag.FlagSet) {
 // options are the request but for the heads.
 func (s *swapFlags) options() (o harness.SwapOptions, err error) {
 	o = harness.SwapOptions{Tables: s.tables, KVGroups: s.kvGroups, Hybrid: s.hybrid, Scope: decoder.Scope(s.scope), Ledger: s.ledger}
+	if s.flags.Changed("hybrid") && s.hybrid == 0 {
+		return o, &usageError{fmt.Errorf("--hybrid 0: no head"), "give a share such as .25; without the flag all heads have the table"}
+	}
 	if _, err := o.Scope.Resolve(2, 1); err != nil {
 		return o, &usageError{err, "give --scope all, or another"}
 	}
@@ -127,7 +136,7 @@ func swapVerb() *verb {
 			var s swapFlags
 			var t textSetFlags
 			s.add(fs)
-			t.add(fs, "plain texts beside the prompts; none leaves them out")
+			t.add(fs, "plain texts beside the prompts, for an embedded model only if asked for; none leaves them out")
 			e.add(fs)
 			equivalence := fs.Float64("equivalence", 0.5, "nats: a change of the primary outcome that lies within it, by its 90 % interval, is no effect; 0 = do not test")
 			return func(ctx context.Context, a *app, operands []string) error {

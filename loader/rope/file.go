@@ -16,7 +16,7 @@ import (
 // A number is written with as many digits as give back the same float64.
 type File struct {
 	Name   string    `json:"name"`   // letters, digits and . _ / - only, so that edits and results can be named by it
-	Planes []float64 `json:"planes"` // frequencies, radians a token, each finite and >= 0; twice as many dimensions rotate
+	Planes []float64 `json:"planes"` // frequencies, radians a token, each from 0 to MaxFrequency; twice as many dimensions rotate
 	Layout Layout    `json:"layout"` // which dimensions plane i has
 }
 
@@ -31,8 +31,8 @@ func (f *File) Check() error {
 		return fmt.Errorf("planes: got none, want a frequency for each plane")
 	}
 	for i, w := range f.Planes {
-		if !nonNegative(w) {
-			return fmt.Errorf("planes[%d]: got %v, want a finite number >= 0", i, w)
+		if !(w >= 0 && w <= MaxFrequency) {
+			return fmt.Errorf("planes[%d]: got %v, want a number from 0 to %d", i, w, MaxFrequency)
 		}
 	}
 	return f.Layout.Check()

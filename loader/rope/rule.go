@@ -204,10 +204,14 @@ func (r Rule) Apply(own *Table) (*Table, error) {
 	return out, r.finite(out)
 }
 
+// MaxFrequency bounds the frequencies of tables that are asked for, radians a token. A frequency above pi turns like a lower one at whole
+// positions; far above, an angle of float32 arithmetic keeps nothing of its fraction of a turn.
+const MaxFrequency = 1000
+
 func (r Rule) finite(t *Table) error {
 	for i, w := range t.InvFreq {
-		if math.IsNaN(w) || math.IsInf(w, 0) {
-			return fmt.Errorf("table %s: plane %d: got frequency %v, want a finite one", r, i, w)
+		if !(math.Abs(w) <= MaxFrequency) {
+			return fmt.Errorf("table %s: plane %d: got frequency %v, want a finite one, %d radians a token at most", r, i, w, MaxFrequency)
 		}
 	}
 	return nil
