@@ -154,6 +154,20 @@ func (m *BandMatch) combine(n int, rng *rand.Rand) {
 func (b *PlanBands) matchHead(e *evidence, h *HeadPlanes, m *BandMatch, band []int, n int) (patch.PlaneMatches, error) {
 	if m.Pool != PoolTemperature {
 		return patch.MatchPlaneSets(h.size(m.Pool), band, b.Planes.Tolerance, max(1, n), b.planesRand(&e.plan.Statistics, h.Head))
+// noP says why the controls are not ranked: in some heads they are larger or smaller than the band.
+func (m *BandMatch) noP() string {
+	var off []string
+	for _, h := range m.Heads {
+		if h.Kind == patch.Unmatched {
+			off = append(off, fmt.Sprintf("%s ratio %.2f", h.Head, float64(h.Ratio)))
+		}
+	}
+	if off == nil {
+		return ""
+	}
+	return "needs controls that match in every head: " + strings.Join(off[:min(len(off), 5)], ", ")
+}
+
 	}
 	whole := h.variance(func(int) bool { return true })
 	rest := h.variance(func(p int) bool { return !slices.Contains(band, p) })

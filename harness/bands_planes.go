@@ -144,7 +144,7 @@ func (c *bandConditions) matched(main *condition, k, n int) ([]comparison, error
 				c.control(main, pool, i, c.t.heads, patch.Band(c.t.heads, main.edits[0].Op, slow(k), main.scope))
 			}
 		default:
-			with.reason = m.Reason
+			with.reason, with.noP = m.Reason, m.noP()
 			for i := range min(n, len(m.sets)) {
 				c.control(main, pool, i, c.t.heads, m.edits(main, i))
 			}
