@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -95,6 +96,9 @@ func (b *PlanBands) match(e *evidence, t *target, m *BandMatch, n int) error {
 			return err
 		}
 		got, err := b.matchHead(e, h, m, band, n)
+		if err == nil && b.op() == decoder.OpLegacy && got.Sets[0].Kind == patch.MatchedPartial {
+			err = errors.New("a share of planes has no published form")
+		}
 		if err != nil {
 			m.Reason, m.Heads, m.found = fmt.Sprintf("head %s: %v", h.Head, err), m.Heads[:0], nil
 			return nil
