@@ -197,7 +197,7 @@ func (b *PlanBands) countPlanes(o *Options) {
 
 // planeSets is their number for one dose: whole passes are dear, and beside the focus those that are decoded show what is usual.
 func (b *PlanBands) planeSets(scope decoder.Scope, focus bool) int {
-	if n := b.PlaneControls[scope]; !b.PlanesAuto || focus || scope != decoder.ScopeAll && scope != decoder.ScopeHaystack {
+	if n := b.PlaneControls[scope]; !b.PlanesAuto || focus || !slices.Contains(b.WholePasses, scope) {
 		return n
 	}
 	return min(b.Decoded, b.PlaneControls[scope])
