@@ -190,7 +190,7 @@ func (b *PlanBands) countPlanes(o *Options) {
 	b.PlaneControls, b.PlanesAuto = map[decoder.Scope]int{}, o.Bands.Planes == AutoControls
 	for _, s := range b.Scopes {
 		if b.PlaneControls[s] = o.Bands.Planes; b.PlanesAuto {
-			b.PlaneControls[s] = min(fewControls, b.Controls[s])
+			b.PlaneControls[s] = fewControls
 		}
 	}
 }
