@@ -348,11 +348,10 @@ func TestBandsUnrotated(t *testing.T) {
 func TestNoOp(t *testing.T) {
 	b := &PlanBands{Tables: []PlanTable{{Layers: []int{0}, InvFreq: []float64{1, 0.1, 0}}}}
 	target := &target{heads: heads.NewSet(decoder.Head{})}
-	if s := b.noOp(target, &BandRow{Op: "freeze", Band: "slow2"}); !strings.Contains(s, "frequency is 0") {
-		t.Errorf("got %q", s)
-	}
-	if s := b.noOp(target, &BandRow{Op: "freeze", Band: "slow4"}); strings.Contains(s, "frequency is 0") {
-		t.Errorf("a band with a plane that turns: got %q", s)
+	for row, want := range map[[2]string]bool{{"freeze", "slow2"}: true, {"mirror", "slow2"}: true, {"freeze", "slow4"}: false, {"zero", "slow2"}: false} {
+		if got := b.still(target, &BandRow{Op: row[0], Band: row[1]}); got != want {
+			t.Errorf("%s: planes that stand still: got %t", row, got)
+		}
 	}
 	if w, err := b.fastest(target, "mid2"); err != nil || w != 0.1 {
 		t.Errorf("got %g, %v", w, err)
