@@ -139,7 +139,9 @@ func (c *bandConditions) matched(main *condition, k, n int) ([]comparison, error
 		with := comparison{pool: pool, reason: c.b.NoPlanes, of: "plane-set"}
 		switch m := all[matchOf{pool, k}]; {
 		case c.b.Planes == nil:
-		case m == nil || c.t.guessed: // an estimate: planes that stand in
+		case m == nil && !c.t.guessed:
+			return nil, fmt.Errorf("the planes of the heads have not been looked at: controls %s of %s", pool, main.name)
+		case c.t.guessed: // an estimate: planes that stand in
 			for i := range map[bool]int{true: 1, false: n}[pool == PoolTemperature] {
 				c.control(main, pool, i, c.t.heads, patch.Band(c.t.heads, main.edits[0].Op, slow(k), main.scope))
 			}
