@@ -240,6 +240,17 @@ func (b *PlanBands) addTables(s *loader.Spec, tokens int) error {
 	return nil
 }
 
+// smallest is the table with the fewest planes: bands of all layers have to fit it.
+func (b *PlanBands) smallest() *PlanTable {
+	t := &b.Tables[0]
+	for i := range b.Tables {
+		if len(b.Tables[i].InvFreq) < len(t.InvFreq) {
+			t = &b.Tables[i]
+		}
+	}
+	return t
+}
+
 // table is that of a layer; nil where it does not rotate.
 func (b *PlanBands) table(layer int) *PlanTable {
 	for i := range b.Tables {

@@ -124,7 +124,7 @@ func (c *bandConditions) windows(scope decoder.Scope) error {
 		return nil
 	}
 	windows := c.out[first:]
-	with, err := c.randomPlanes(c.b.Windows, 2*windowWidth(2*len(c.b.Tables[0].InvFreq)), n)
+	with, err := c.randomPlanes(c.b.Windows, 2*windowWidth(2*len(c.b.smallest().InvFreq)), n)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func (b *PlanBands) windows(e *evidence, res *Result, scope decoder.Scope) []Ban
 	if len(b.Windows) == 0 {
 		return nil
 	}
-	planes := float64(len(b.Tables[0].InvFreq))
+	planes := float64(len(b.smallest().InvFreq))
 	var out []BandWindows
 	for _, of := range []string{"recall", e.plan.Primary.Metric} {
 		sum, first, second := 0.0, 0.0, 0.0
