@@ -154,10 +154,6 @@ func (m *BandMatch) combine(n int, rng *rand.Rand) {
 	m.Reason = fmt.Sprintf("asked for %d, the heads' matches make %d: %s", n, m.Sets, strings.Join(few, ", "))
 }
 
-// matchHead finds one head's controls.
-func (b *PlanBands) matchHead(e *evidence, h *HeadPlanes, m *BandMatch, band []int, n int) (patch.PlaneMatches, error) {
-	if m.Pool != PoolTemperature {
-		return patch.MatchPlaneSets(h.size(m.Pool), band, b.Planes.Tolerance, max(1, n), b.planesRand(&e.plan.Statistics, h.Head))
 // noP says why the controls are not ranked: in some heads they are larger or smaller than the band.
 func (m *BandMatch) noP() string {
 	var off []string
@@ -172,6 +168,10 @@ func (m *BandMatch) noP() string {
 	return "needs controls that match in every head: " + strings.Join(off[:min(len(off), 5)], ", ")
 }
 
+// matchHead finds one head's controls.
+func (b *PlanBands) matchHead(e *evidence, h *HeadPlanes, m *BandMatch, band []int, n int) (patch.PlaneMatches, error) {
+	if m.Pool != PoolTemperature {
+		return patch.MatchPlaneSets(h.size(m.Pool), band, b.Planes.Tolerance, max(1, n), b.planesRand(&e.plan.Statistics, h.Head))
 	}
 	whole := h.variance(func(int) bool { return true })
 	rest := h.variance(func(p int) bool { return !slices.Contains(band, p) })
