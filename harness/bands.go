@@ -190,14 +190,14 @@ func (b *PlanBands) countPlanes(o *Options) {
 	b.PlaneControls, b.PlanesAuto = map[decoder.Scope]int{}, o.Bands.Planes == AutoControls
 	for _, s := range b.Scopes {
 		if b.PlaneControls[s] = o.Bands.Planes; b.PlanesAuto {
-			b.PlaneControls[s] = min(fewControls, b.Controls[s])
+			b.PlaneControls[s] = fewControls
 		}
 	}
 }
 
 // planeSets is their number for one dose: whole passes are dear, and beside the focus those that are decoded show what is usual.
 func (b *PlanBands) planeSets(scope decoder.Scope, focus bool) int {
-	if n := b.PlaneControls[scope]; !b.PlanesAuto || focus || scope != decoder.ScopeAll && scope != decoder.ScopeHaystack {
+	if n := b.PlaneControls[scope]; !b.PlanesAuto || focus || !slices.Contains(b.WholePasses, scope) {
 		return n
 	}
 	return min(b.Decoded, b.PlaneControls[scope])
@@ -238,6 +238,17 @@ func (b *PlanBands) addTables(s *loader.Spec, tokens int) error {
 		b.Tables[at].Layers = append(b.Tables[at].Layers, l)
 	}
 	return nil
+}
+
+// smallest is the table with the fewest planes: bands of all layers have to fit it.
+func (b *PlanBands) smallest() *PlanTable {
+	t := &b.Tables[0]
+	for i := range b.Tables {
+		if len(b.Tables[i].InvFreq) < len(t.InvFreq) {
+			t = &b.Tables[i]
+		}
+	}
+	return t
 }
 
 // table is that of a layer; nil where it does not rotate.

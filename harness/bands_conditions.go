@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 
@@ -124,7 +123,7 @@ func (c *bandConditions) windows(scope decoder.Scope) error {
 		return nil
 	}
 	windows := c.out[first:]
-	with, err := c.randomPlanes(c.b.Windows, 2*windowWidth(2*len(c.b.Tables[0].InvFreq)), n)
+	with, err := c.randomPlanes(c.b.Windows, 2*windowWidth(2*len(c.b.smallest().InvFreq)), n)
 	if err != nil {
 		return err
 	}
@@ -140,9 +139,7 @@ func (c *bandConditions) windows(scope decoder.Scope) error {
 
 // control adds control i of a pool.
 func (c *bandConditions) control(main *condition, pool string, i int, set heads.Set, edits []decoder.Edit) {
-	prefix := cmp.Or(map[string]string{PoolLayer: "control", PoolLayerKV: "kvcontrol", PoolRandomPlanes: "random", PoolRandomDims: "dims"}[pool], pool)
-	c.out = append(c.out, condition{
-		name: fmt.Sprint(prefix, i, ":", main.name), edits: edits, heads: set, scope: main.scope, controlOf: main.name, pool: pool,
-		scoreOnly: i >= c.b.Decoded && !c.e.plan.FullAnswers,
-	})
+	one := c.b.control(main, pool, i, c.e.plan)
+	one.edits, one.heads = edits, set
+	c.out = append(c.out, one)
 }

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -95,6 +96,9 @@ func (b *PlanBands) match(e *evidence, t *target, m *BandMatch, n int) error {
 			return err
 		}
 		got, err := b.matchHead(e, h, m, band, n)
+		if err == nil && b.op() == decoder.OpLegacy && got.Sets[0].Kind == patch.MatchedPartial {
+			err = errors.New("a share of planes has no published form")
+		}
 		if err != nil {
 			m.Reason, m.Heads, m.found = fmt.Sprintf("head %s: %v", h.Head, err), m.Heads[:0], nil
 			return nil
@@ -148,6 +152,20 @@ func (m *BandMatch) combine(n int, rng *rand.Rand) {
 		}
 	}
 	m.Reason = fmt.Sprintf("asked for %d, the heads' matches make %d: %s", n, m.Sets, strings.Join(few, ", "))
+}
+
+// noP says why the controls are not ranked: in some heads they are larger or smaller than the band.
+func (m *BandMatch) noP() string {
+	var off []string
+	for _, h := range m.Heads {
+		if h.Kind == patch.Unmatched {
+			off = append(off, fmt.Sprintf("%s ratio %.2f", h.Head, float64(h.Ratio)))
+		}
+	}
+	if off == nil {
+		return ""
+	}
+	return "needs controls that match in every head: " + strings.Join(off[:min(len(off), 5)], ", ")
 }
 
 // matchHead finds one head's controls.

@@ -59,7 +59,8 @@ const drawTries = 20000
 
 // randomPlanes draws distinct sets of dims/2 planes, none of them what one of the bands is in one of the tables.
 func (c *bandConditions) randomPlanes(bands []string, dims, n int) (randomBands, error) {
-	planes := len(c.b.Tables[0].InvFreq)
+	table := c.b.smallest()
+	planes := len(table.InvFreq)
 	seen := map[string]bool{}
 	for i := range c.b.Tables {
 		for _, band := range bands {
@@ -79,7 +80,7 @@ func (c *bandConditions) randomPlanes(bands []string, dims, n int) (randomBands,
 	var out randomBands
 	for seed := c.e.plan.Statistics.Seed % 1e9 * 1e6; len(out.bands) < want && seed%1e6 < drawTries; seed++ {
 		name := fmt.Sprintf("random%d/%d", dims, seed)
-		set, err := c.b.Tables[0].planes(name)
+		set, err := table.planes(name)
 		if err != nil {
 			return out, err
 		}
@@ -96,14 +97,14 @@ func (c *bandConditions) randomDims(band string, dims, n int) (sets [][]int, rea
 	if c.b.op() == decoder.OpLegacy {
 		return nil, "the published form takes whole planes from queries and keys", nil
 	}
-	rotary := 2 * len(c.b.Tables[0].InvFreq)
+	rotary := 2 * len(c.b.smallest().InvFreq)
 	seen := map[string]bool{}
 	for i := range c.b.Tables {
 		own, err := c.b.Tables[i].planes(band)
 		if err != nil {
 			return nil, "", err
 		}
-		own = c.b.layout().Dims(own, rotary)
+		own = c.b.layout().Dims(own, 2*len(c.b.Tables[i].InvFreq))
 		slices.Sort(own)
 		seen[fmt.Sprint(own)] = true
 	}
@@ -139,12 +140,14 @@ func (c *bandConditions) matched(main *condition, k, n int) ([]comparison, error
 		with := comparison{pool: pool, reason: c.b.NoPlanes, of: "plane-set"}
 		switch m := all[matchOf{pool, k}]; {
 		case c.b.Planes == nil:
-		case m == nil || c.t.guessed: // an estimate: planes that stand in
+		case m == nil && !c.t.guessed:
+			return nil, fmt.Errorf("the planes of the heads have not been looked at: controls %s of %s", pool, main.name)
+		case c.t.guessed: // an estimate: planes that stand in
 			for i := range map[bool]int{true: 1, false: n}[pool == PoolTemperature] {
 				c.control(main, pool, i, c.t.heads, patch.Band(c.t.heads, main.edits[0].Op, slow(k), main.scope))
 			}
 		default:
-			with.reason = m.Reason
+			with.reason, with.noP = m.Reason, m.noP()
 			for i := range min(n, len(m.sets)) {
 				c.control(main, pool, i, c.t.heads, m.edits(main, i))
 			}

@@ -99,8 +99,8 @@ func (b *PlanBands) fill(e *evidence, t *target, res *Result, _ map[string][]Tri
 			return err
 		}
 		row.controls(res.Effects)
-		if c.NoOp == unchanged {
-			row.NoOp = b.noOp(t, &row)
+		if row.NoOp = c.NoOp; row.NoOp != "" && b.still(t, &row) {
+			row.NoOp = doNotTurn
 		}
 		out.Rows = append(out.Rows, row)
 	}
@@ -130,14 +130,13 @@ func (r *BandRow) controls(effects []Effect) {
 	}
 }
 
-// noOp says why a condition did nothing, where that is known.
-func (b *PlanBands) noOp(t *target, r *BandRow) string {
-	if r.Op == string(decoder.OpFreeze) || r.Op == string(opMirror) {
-		if w, err := b.fastest(t, r.Band); err == nil && w == 0 {
-			return "these planes do not turn in this model: their frequency is 0"
-		}
+// still tells whether an operation on turning is asked of planes that do not turn.
+func (b *PlanBands) still(t *target, r *BandRow) bool {
+	if r.Op != string(decoder.OpFreeze) && r.Op != string(opMirror) {
+		return false
 	}
-	return unchanged
+	w, err := b.fastest(t, r.Band)
+	return err == nil && w == 0
 }
 
 // windows are the centres of mass of the windows' drops at a scope.
@@ -145,7 +144,7 @@ func (b *PlanBands) windows(e *evidence, res *Result, scope decoder.Scope) []Ban
 	if len(b.Windows) == 0 {
 		return nil
 	}
-	planes := float64(len(b.Tables[0].InvFreq))
+	planes := float64(len(b.smallest().InvFreq))
 	var out []BandWindows
 	for _, of := range []string{"recall", e.plan.Primary.Metric} {
 		sum, first, second := 0.0, 0.0, 0.0
@@ -258,7 +257,7 @@ func (r *Result) bandRows() (about []string, rows [][]string) {
 			}
 		}
 		rows[at][column] = fixed(float64(row.Drop), 3)
-		if row.NoOp != "" {
+		if row.NoOp == unchanged || row.NoOp == doNotTurn {
 			rows[at][column] = "no-op"
 		}
 	}
@@ -300,7 +299,7 @@ func (r *Result) bandNotes() []string {
 	}
 	for i := range b.Rows {
 		if row := &b.Rows[i]; row.NoOp != "" {
-			add("%s is a no-op: %s.", row.Condition, row.NoOp)
+			add("%s", noOpNote(row.Condition, row.NoOp))
 		}
 	}
 	if b.NoPlanes != "" {

@@ -199,6 +199,7 @@ func (r *runner) observePlanes(ctx context.Context, set heads.Set, prompts []*Pr
 func (r *runner) sumPlanes(sums []*planeSums, set heads.Set, p *Prompt, tr *decoder.Trace) error {
 	spec := &r.o.Checkpoint.Spec
 	var wait sync.WaitGroup
+	defer wait.Wait() // before an error, too: the sums are the caller's again
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i, h := range set {
 		x, ok := tr.QK[h.Layer]
@@ -220,13 +221,15 @@ func (r *runner) sumPlanes(sums []*planeSums, set heads.Set, p *Prompt, tr *deco
 				return errNotFinite("queries are")
 			}
 		}
+		if slices.ContainsFunc(in.k[:(in.positions[len(in.positions)-1]+1)*d], func(v float32) bool { return v-v != 0 }) {
+			return errNotFinite("keys are")
+		}
 		slots <- struct{}{}
 		wait.Go(func() {
 			sums[i].add(in)
 			<-slots
 		})
 	}
-	wait.Wait()
 	return nil
 }
 

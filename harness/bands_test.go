@@ -8,12 +8,14 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/headscope/headscope/heads"
 	"github.com/headscope/headscope/loader/decoder"
 	"github.com/headscope/headscope/loader/rope"
+	"github.com/headscope/headscope/patch"
 )
 
 // bandOptions ask for bands of two given heads of the tiny model, with statistics of planes from other prompts.
@@ -127,8 +129,60 @@ func TestEnough(t *testing.T) {
 	if err != nil || len(dims) != 14 || reason != "" {
 		t.Errorf("%v, %q, %v: 15 pairs of 6 dimensions exist, one of them the plane", dims, reason, err)
 	}
+	b.Tables = append(b.Tables, PlanTable{Layers: []int{1}, InvFreq: []float64{1, 0.1}})
+	if dims, _, err = c.randomDims("slow2", 2, 9); err != nil || len(dims) == 0 || slices.Max(slices.Concat(dims...)) > 3 {
+		t.Errorf("%v, %v: the smallest table rotates 4 dimensions", dims, err)
+	}
+	b.Tables = b.Tables[:1]
 	if got, _ = c.randomPlanes([]string{"slow6"}, 6, 19); len(got.bands) != 0 || got.reason != "there are no other sets of as many planes" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestMatchedRules: a head whose planes do not match leaves no p; a share of planes is a control only where queries alone are edited; and planes
+// that were not looked at are an error.
+func TestMatchedRules(t *testing.T) {
+	target := &target{heads: heads.NewSet(decoder.Head{})}
+	for norms, want := range map[[3]Number]string{{3, 4, 1}: patch.MatchedPartial, {0.1, 0.2, 1}: patch.Unmatched, {1, 0.5, 1}: patch.MatchedWhole} {
+		for _, protocol := range []string{ProtocolCorrected, ProtocolPublished} {
+			b := &PlanBands{Tables: []PlanTable{{Layers: []int{0}, InvFreq: []float64{1, 0.1, 0.01}}}, Protocol: protocol, K: []int{2}, Focus: 2, Planes: &PlanPlanes{planeTolerance, streamPlanes}}
+			e := &evidence{plan: &Plan{Bands: b}, trials: map[string][]Trial{}}
+			c := &bandConditions{b: b, e: e, t: target}
+			main := &condition{name: "main", edits: []decoder.Edit{{Op: b.op()}}}
+			if _, err := c.matched(main, 2, 1); err == nil {
+				t.Error("planes that were not looked at have matches")
+			}
+			target.guessed = true
+			if got, err := c.matched(main, 2, 1); err != nil || len(got) != len(matchedPools) {
+				t.Errorf("an estimate: %v, %v", got, err)
+			}
+			target.guessed = false
+			e.trials[StagePlanes] = []Trial{{Planes: &TrialPlanes{Heads: []HeadPlanes{{Norm: norms[:], Contribution: make([]Number, 4), Covariance: make([]Number, 10)}}}}}
+			m := &BandMatch{Pool: PoolNorm, Band: "slow2"}
+			if err := b.match(e, target, m, 1); err != nil {
+				t.Fatal(err)
+			}
+			if want == patch.MatchedPartial && protocol == ProtocolPublished {
+				if m.Sets != 0 || !strings.Contains(m.Reason, "no published form") {
+					t.Errorf("%+v", m)
+				}
+				continue
+			}
+			if m.Sets != 1 || m.Heads[0].Kind != want || (m.noP() != "") != (want == patch.Unmatched) {
+				t.Errorf("%v, %s: %+v, %q", norms, protocol, m, m.noP())
+			}
+		}
+	}
+}
+
+// TestPlaneCounts: the number of sets of planes does not hang on that of other heads, and whole passes have fewer beside the focus.
+func TestPlaneCounts(t *testing.T) {
+	b := &PlanBands{PlanControls: PlanControls{Scopes: []decoder.Scope{"all", "question"}, Controls: map[decoder.Scope]int{}, Decoded: 3, WholePasses: []decoder.Scope{"all"}}}
+	b.countPlanes(&Options{Bands: &BandOptions{Planes: AutoControls}})
+	for scope, want := range map[decoder.Scope][2]int{"all": {19, 3}, "question": {19, 19}} {
+		if got := [2]int{b.planeSets(scope, true), b.planeSets(scope, false)}; got != want {
+			t.Errorf("%s: got %v, want %v", scope, got, want)
+		}
 	}
 }
 
@@ -278,6 +332,31 @@ func TestObservedPlanes(t *testing.T) {
 	}
 }
 
+// TestPlanesNotFinite: planes of keys that are not numbers are an error, as those of queries are.
+func TestPlanesNotFinite(t *testing.T) {
+	o := bandOptions(t)
+	s := inUnits(t, o)
+	for what, spoil := range map[string]func(*decoder.Trace, *Prompt){
+		"queries": func(tr *decoder.Trace, p *Prompt) {
+			at := tr.QK[1].QRot[(len(p.IDs)-1)*o.Checkpoint.Spec.Heads*o.Checkpoint.Spec.HeadDim:]
+			at[o.Checkpoint.Spec.HeadDim] = float32(math.NaN())
+		},
+		"keys": func(tr *decoder.Trace, _ *Prompt) { tr.QK[1].KRot[0] = float32(math.Inf(1)) },
+	} {
+		trace := func(ctx context.Context, p *decoder.Prompt, edits []decoder.Edit, to decoder.TraceOptions) (*decoder.Trace, error) {
+			tr, err := s.trace(ctx, p, edits, to)
+			if err == nil {
+				spoil(tr, s.detects[0])
+			}
+			return tr, err
+		}
+		r := &runner{o: s.o, plan: s.Plan, trace: trace}
+		if _, err := r.observePlanes(context.Background(), o.Heads.Set(), s.detects[:1], func() {}); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
 func rowsOf(p *Prompt) []int {
 	var out []int
 	for i := range p.Answer {
@@ -348,11 +427,18 @@ func TestBandsUnrotated(t *testing.T) {
 func TestNoOp(t *testing.T) {
 	b := &PlanBands{Tables: []PlanTable{{Layers: []int{0}, InvFreq: []float64{1, 0.1, 0}}}}
 	target := &target{heads: heads.NewSet(decoder.Head{})}
-	if s := b.noOp(target, &BandRow{Op: "freeze", Band: "slow2"}); !strings.Contains(s, "frequency is 0") {
-		t.Errorf("got %q", s)
+	for row, want := range map[[2]string]bool{{"freeze", "slow2"}: true, {"mirror", "slow2"}: true, {"freeze", "slow4"}: false, {"zero", "slow2"}: false} {
+		if got := b.still(target, &BandRow{Op: row[0], Band: row[1]}); got != want {
+			t.Errorf("%s: planes that stand still: got %t", row, got)
+		}
 	}
-	if s := b.noOp(target, &BandRow{Op: "freeze", Band: "slow4"}); strings.Contains(s, "frequency is 0") {
-		t.Errorf("a band with a plane that turns: got %q", s)
+	near := "no log-probability moved"
+	r := &Result{Bands: &BandsResult{Rows: []BandRow{{Condition: "a", Op: "zero", Rotation: true, NoOp: near}, {Condition: "b", Op: "freeze", Rotation: true, NoOp: doNotTurn}}}, Plan: &Plan{}}
+	if n := r.bandNotes(); len(n) != 2 || n[0] != "a did nothing beyond rounding: "+near+"." || n[1] != "b is a no-op: "+doNotTurn+"." {
+		t.Errorf("got %q", n)
+	}
+	if _, rows := r.bandRows(); rows[1][2] != "0.000" || rows[1][3] != "no-op" {
+		t.Errorf("got %q", rows)
 	}
 	if w, err := b.fastest(target, "mid2"); err != nil || w != 0.1 {
 		t.Errorf("got %g, %v", w, err)

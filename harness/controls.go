@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -37,6 +38,12 @@ type target struct {
 	guessed  bool // heads and controls stand in for what is not known yet
 
 	matches map[matchOf]*BandMatch // of the bands stage, once they have been found
+}
+
+// control is control i of a condition from a pool, without its edits and heads.
+func (k *PlanControls) control(main *condition, pool string, i int, p *Plan) condition {
+	prefix := cmp.Or(map[string]string{PoolLayer: "control", PoolLayerKV: "kvcontrol", PoolRandomPlanes: "random", PoolRandomDims: "dims"}[pool], pool)
+	return condition{name: fmt.Sprint(prefix, i, ":", main.name), scope: main.scope, controlOf: main.name, pool: pool, scoreOnly: i >= k.Decoded && !p.FullAnswers}
 }
 
 // controlled is what control sets are drawn for and from.

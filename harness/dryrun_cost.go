@@ -35,7 +35,11 @@ func (s *Study) drystages() ([]dryStage, error) {
 		if st.guessed {
 			st.conds, err = s.standInConditions(x)
 		} else {
-			st.conds, err = e.conditions(x)
+			var t *target
+			if t, err = e.target(x); err == nil {
+				t.guessed = true // its planes have not been looked at
+				st.conds, err = e.conditions(x)
+			}
 		}
 		if err != nil {
 			return nil, err

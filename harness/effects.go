@@ -221,6 +221,8 @@ func effects(p *Plan, conds []condition, results []ConditionResult) []Effect {
 			switch p, ok := test.P.Get(); {
 			case !ok:
 				e.Reason = "is undefined: one of the drops is not a number"
+			case test.Controls >= fewestControls && with.noP != "":
+				e.Reason = with.noP
 			case test.Controls >= fewestControls:
 				v := Number(p)
 				e.P = &v

@@ -153,7 +153,7 @@ func (e *evidence) experiment(res *Result, x experiment) error {
 		results[i] = e.plan.summarise(c, name, sorted[c.name], base)
 	}
 	res.take(e.trials[ledgerStage(x)])
-	e.fillPredictions(x, conds, results)
+	e.fillPredictions(x, conds, results, sorted)
 	res.Conditions = append(res.Conditions, results...)
 	res.Effects = append(res.Effects, effects(e.plan, conds, results)...)
 	return x.fill(e, t, res, sorted)

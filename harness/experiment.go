@@ -183,13 +183,12 @@ func planControls(o *Options, tests []*Prompt) PlanControls {
 		c.Pools = []string{PoolLayer}
 	}
 	for _, s := range o.Scopes {
-		switch {
-		case !c.Auto:
+		c.Controls[s] = manyControls
+		if !fewRows(s, tests) {
+			c.Controls[s], c.WholePasses = fewControls, append(c.WholePasses, s)
+		}
+		if !c.Auto {
 			c.Controls[s] = o.Controls
-		case !fewRows(s, tests):
-			c.Controls[s] = fewControls
-		default:
-			c.Controls[s] = manyControls
 		}
 	}
 	return c

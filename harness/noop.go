@@ -64,6 +64,9 @@ func (r *TextResult) noOp(dtype string) string {
 // unchanged is the reason of a condition whose every log-probability is the unmodified model's to the bit.
 const unchanged = "no log-probability changed by a bit"
 
+// doNotTurn is that of stopping or turning round planes that stand still.
+const doNotTurn = "these planes do not turn in this model: their frequency is 0"
+
 func noOpReason(largest float64, other bool, dtype string) string {
 	switch {
 	case largest == 0:
@@ -79,7 +82,7 @@ func noOpNote(name, reason string) string {
 	switch reason {
 	case "":
 		return ""
-	case unchanged:
+	case unchanged, doNotTurn:
 		return name + " is a no-op: " + reason + "."
 	}
 	return name + " did nothing beyond rounding: " + reason + "."

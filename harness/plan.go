@@ -143,6 +143,8 @@ type PlanControls struct {
 	Auto     bool                  `json:"auto_controls"`    // their number was left to the plan
 	Pools    []string              `json:"pools"`
 	Scopes   []decoder.Scope       `json:"scopes"`
+
+	WholePasses []decoder.Scope `json:"whole_passes,omitempty"` // of the scopes, those whose conditions cost a pass over the prompt each
 }
 
 // PlanMatching is the rule by which control sets are drawn.

@@ -43,20 +43,20 @@ type Prediction struct {
 }
 
 // unpredicted says why the ledger does not predict a condition; empty where it does.
-func (c *condition) unpredicted() string {
-	n := 0
+func (c *condition) unpredicted(k *PlanControls) string {
+	var hs []decoder.Head
 	for i := range c.edits {
 		if e := &c.edits[i]; !e.Op.OfOneHead() {
-			return fmt.Sprintf("%s changes more than the heads' own queries, keys and values", e.Op)
+			return fmt.Sprintf("%s is not worked out by the ledger", e.Op)
 		}
-		n = max(n, len(c.edits[i].Heads))
+		hs = append(hs, c.edits[i].Heads...)
 	}
-	switch {
+	switch n := len(heads.NewSet(hs...)); {
 	case n == 0:
 		return "it edits no head"
 	case n > mostPredicted:
 		return fmt.Sprintf("it edits %d heads, and to first order none feeds another: at most %d are predicted", n, mostPredicted)
-	case c.controlOf != "" && (c.scope == decoder.ScopeAll || c.scope == decoder.ScopeHaystack):
+	case c.controlOf != "" && slices.Contains(k.WholePasses, c.scope):
 		return "controls of whole passes are measured alone"
 	}
 	return ""
@@ -67,7 +67,8 @@ func predicted(x experiment, conds []condition) []condition {
 	if p, ok := x.(predicting); !ok || !p.predicts() {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(conds), func(c condition) bool { return c.name == baseline || c.unpredicted() != "" })
+	_, k := x.about()
+	return slices.DeleteFunc(slices.Clone(conds), func(c condition) bool { return c.name == baseline || c.unpredicted(k) != "" })
 }
 
 // predict makes the trials of an experiment's ledger stage, or takes them from the trials file.
@@ -289,22 +290,25 @@ func (pr *predictor) total(cond int) TrialPrediction {
 }
 
 // fillPredictions sets what the ledger stage said beside the conditions' numbers.
-func (e *evidence) fillPredictions(x experiment, conds []condition, results []ConditionResult) {
+// byName are the experiment's trials by condition: a prompt counts where the drop beside the prediction counts it.
+func (e *evidence) fillPredictions(x experiment, conds []condition, results []ConditionResult, byName map[string][]Trial) {
 	trials := e.trials[ledgerStage(x)]
 	if p, ok := x.(predicting); !ok || !p.predicts() {
 		return
 	}
+	_, k := x.about()
+	base := e.baseline()
 	for i := range conds {
 		c, r := &conds[i], &results[i]
 		if c.name == baseline {
 			continue
 		}
-		if r.Unpredicted = c.unpredicted(); r.Unpredicted != "" {
+		if r.Unpredicted = c.unpredicted(k); r.Unpredicted != "" {
 			continue
 		}
 		p := Prediction{}
 		for j := range trials {
-			if trials[j].Outcome == Failed {
+			if trials[j].Outcome == Failed || base[j].Outcome == Failed || byName[c.name][j].Outcome == Failed {
 				continue
 			}
 			x := trials[j].Ledger[c.name]
@@ -317,7 +321,7 @@ func (e *evidence) fillPredictions(x experiment, conds []condition, results []Co
 			p.Drop = -p.Margin
 		}
 		if r.Predicted = &p; p.N == 0 {
-			r.Unpredicted = "the ledger's trials failed"
+			r.Unpredicted = "no prompt has a prediction and a drop: trials failed"
 		}
 	}
 }

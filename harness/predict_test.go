@@ -61,6 +61,78 @@ func TestPredict(t *testing.T) {
 	}
 }
 
+// TestPredictLongAnswer: an answer of more tokens than a gradient's program takes is predicted.
+func TestPredictLongAnswer(t *testing.T) {
+	o := bandOptions(t)
+	s := inUnits(t, o)
+	r := &runner{o: s.o, plan: s.Plan, trace: s.trace}
+	p := *s.prompts[0]
+	for len(p.Answer) <= 64 {
+		p.Answer, p.Decoy = append(slices.Clone(p.Answer), p.IDs[:30]...), append(slices.Clone(p.Decoy), p.IDs[:30]...)
+	}
+	e, err := decoder.ParseEdit("scale=1.01:L1H1", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := r.predict(context.Background(), s.Plan.Bands, []condition{{name: "a", edits: []decoder.Edit{e}, heads: heads.NewSet(e.Heads...)}}, []*Prompt{&p})
+	if err != nil || len(got) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	plain, edited := measure(t, s, &p, nil), measure(t, s, &p, []decoder.Edit{e})
+	if x, want := float64(got[0].Ledger["a"].Sum), edited.answer-plain.answer; !(math.Abs(x-want) <= 2e-4+0.1*math.Abs(want)) || x == 0 {
+		t.Errorf("predicted %g, measured %g", x, want)
+	}
+}
+
+// TestUnpredicted: the heads of all edits count, and controls of passes that are whole are left out by their cost.
+func TestUnpredicted(t *testing.T) {
+	edits := []decoder.Edit{{Op: decoder.OpZero}, {Op: decoder.OpScale, Value: 2}}
+	for i := range 80 {
+		edits[i%2].Heads = append(edits[i%2].Heads, decoder.Head{Layer: 1, Index: i})
+	}
+	k := &PlanControls{WholePasses: []decoder.Scope{"0..8"}}
+	for _, tc := range []struct {
+		c    condition
+		want string
+	}{
+		{condition{edits: edits}, "it edits 80 heads"},
+		{condition{edits: edits[:1]}, ""},
+		{condition{edits: edits[:1], controlOf: "a", scope: "question"}, ""},
+		{condition{edits: edits[:1], controlOf: "a", scope: "0..8"}, "whole passes"},
+		{condition{edits: []decoder.Edit{{Op: decoder.OpKeepSpread, Heads: edits[0].Heads}}}, "keep_spread is not worked out by the ledger"},
+	} {
+		if got := tc.c.unpredicted(k); got != tc.want && (tc.want == "" || !strings.Contains(got, tc.want)) {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
+// TestPredictionPrompts: a prediction is a mean over the prompts that the drop beside it has too.
+func TestPredictionPrompts(t *testing.T) {
+	b := &PlanBands{Ledger: true}
+	p := &Plan{Bands: b, Primary: PlanPrimary{Metric: metricSum}, Detect: &PlanDetect{}}
+	trial := func(failed bool, x Number) Trial {
+		out := Trial{Ledger: map[string]TrialPrediction{"a": {Sum: x}}}
+		if failed {
+			out.Outcome = Failed
+		}
+		return out
+	}
+	e := &evidence{plan: p, trials: map[string][]Trial{
+		StageDetect: {trial(false, 0), trial(true, 0), trial(false, 0), trial(false, 0)}, ledgerStage(b): {trial(false, 1), trial(false, 10), trial(false, 100), trial(true, 1000)},
+	}}
+	conds := []condition{{name: "a", edits: []decoder.Edit{{Op: decoder.OpZero, Heads: []decoder.Head{{}}}}}}
+	results := make([]ConditionResult, 1)
+	e.fillPredictions(b, conds, results, map[string][]Trial{"a": {trial(false, 0), trial(false, 0), trial(true, 0), trial(false, 0)}})
+	if x := results[0].Predicted; x == nil || x.N != 1 || x.Sum != 1 || x.Drop != -1 {
+		t.Errorf("got %+v: the first prompt alone has baseline, condition and prediction", x)
+	}
+	r := &Result{Plan: p, Conditions: []ConditionResult{{Name: "a", Stage: StageBands, Predicted: &Prediction{N: 1}, Metrics: Metrics{Change: &Metric{Of: 2}}}}}
+	if _, rows, _ := r.predictionRows(StageBands); len(rows) != 2 || rows[1][0] != "a (predicted: 1 of 2 prompts)" {
+		t.Errorf("got %q", rows)
+	}
+}
+
 // measured is one prompt run with its answer, and with its decoy.
 type measured struct {
 	tr            *decoder.Trace

@@ -290,6 +290,11 @@ func TestHeadSetP(t *testing.T) {
 	if e[1].P != nil || !strings.Contains(e[1].Reason, "pool exhausted") || e[1].Primary {
 		t.Errorf("a pool without sets: got %+v", e[1])
 	}
+	asked[0].compared = []comparison{{pool: PoolLayer, noP: "needs controls that match"}}
+	if e = effects(p, asked, conds); e[0].P != nil || e[0].Reason != "needs controls that match" || e[0].Controls != 19 || e[0].AtLeast != 0 {
+		t.Errorf("controls that do not match: got %+v", e[0])
+	}
+	asked[0].compared[0].noP = ""
 	p.Primary.Metric = metricMargin // a drop of 1 against 0 .. 1.8: nine do as much
 	asked[0].compared = asked[0].compared[:1]
 	if e = effects(p, asked, conds); e[0].AtLeast != 9 || math.Abs(float64(*e[0].P)-0.5) > 1e-12 {

@@ -318,11 +318,9 @@ func (s *PlanSwap) conditions(e *evidence, t *target) ([]condition, error) {
 			for i, set := range pool.Sets[:min(len(pool.Sets), controls.Controls[edit.Scope])] {
 				other := edit
 				other.Heads = set
-				prefix := map[string]string{PoolLayer: "control", PoolLayerKV: "kvcontrol"}[pool.Pool]
-				out = append(out, condition{
-					name: fmt.Sprint(prefix, i, ":", table.Name), edits: []decoder.Edit{other}, heads: set, scope: edit.Scope,
-					controlOf: main.name, pool: pool.Pool, scoreOnly: i >= controls.Decoded && !e.plan.FullAnswers,
-				})
+				one := controls.control(&main, pool.Pool, i, e.plan)
+				one.edits, one.heads = []decoder.Edit{other}, set
+				out = append(out, one)
 			}
 		}
 	}

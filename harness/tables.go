@@ -39,7 +39,11 @@ func (r *Result) predictionRows(stage string) (about []string, rows [][]string, 
 			said[c.Unpredicted] = append(said[c.Unpredicted], c.Name)
 		}
 		if p := c.Predicted; p != nil && p.N > 0 {
-			rows = append(rows, []string{c.Name, fixed(float64(p.Score), 3), fixed(float64(p.Measured), 3), fixed(float64(p.Drop), 3), fixed(r.Plan.drop(c), 3)})
+			name := c.Name
+			if p.N < c.Metrics.Change.Of {
+				name += fmt.Sprintf(" (predicted: %d of %d prompts)", p.N, c.Metrics.Change.Of)
+			}
+			rows = append(rows, []string{name, fixed(float64(p.Score), 3), fixed(float64(p.Measured), 3), fixed(float64(p.Drop), 3), fixed(r.Plan.drop(c), 3)})
 		}
 	}
 	for _, why := range order {

@@ -94,6 +94,7 @@ type comparison struct {
 	reason string // why there are fewer controls than asked for, or none
 	of     string // what the controls are other draws of; empty: head-set
 	with   string // the condition whose controls these are; empty: this one's
+	noP    string // why the drops are not ranked, however many controls there are
 }
 
 func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {

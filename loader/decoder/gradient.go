@@ -3,6 +3,7 @@ package decoder
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/gomlx/compute/dtypes"
 	. "github.com/gomlx/gomlx/core/graph" //nolint:revive // graph code reads as formulas
@@ -24,18 +25,22 @@ type HeadGradient struct {
 }
 
 // HeadGradient runs ids through the model, and then an outcome's derivative back through its layers. The residual that enters each layer is
-// kept, and each layer is computed anew on the way back: it takes the time of about four passes.
+// kept, and each layer is computed anew on the way back: it takes the time of about four passes, and of four more
+// for each further 64 terms.
 func (m *Model) HeadGradient(ctx context.Context, ids []int32, outcome []Term) (*HeadGradient, error) {
 	if err := m.check(0, &Prompt{IDs: ids}, &AskOptions{}); err != nil {
 		return nil, err
 	}
-	if len(outcome) == 0 || len(outcome) > rowBuckets[len(rowBuckets)-1] {
-		return nil, fmt.Errorf("gradient: got %d terms of an outcome, want 1 to %d", len(outcome), rowBuckets[len(rowBuckets)-1])
+	if len(outcome) == 0 {
+		return nil, fmt.Errorf("gradient: an outcome without terms")
 	}
 	for _, t := range outcome {
 		if t.Row < 0 || t.Row >= len(ids) || t.Token < 0 || int(t.Token) >= m.Spec.Vocab {
 			return nil, fmt.Errorf("gradient: token %d at row %d: the sequence has rows 0-%d, the vocabulary ids 0-%d", t.Token, t.Row, len(ids)-1, m.Spec.Vocab-1)
 		}
+	}
+	if most := rowBuckets[len(rowBuckets)-1]; len(outcome) > most {
+		return m.sumGradients(ctx, ids, outcome, most)
 	}
 	u := &unit{ids: [][]int32{ids}, t: LengthBucket(len(ids)), pass: passOf(m.Spec, len(ids)), stop: m.Spec.Layers, conds: []*condition{nil}}
 	entered, err := m.residuals(ctx, u)
@@ -79,6 +84,28 @@ func (m *Model) HeadGradient(ctx context.Context, ids []int32, outcome []Term) (
 		g.Z[l] = z[:len(ids)*m.cfg.heads*m.cfg.headDim]
 	}
 	return g, nil
+}
+
+// sumGradients is the derivative of an outcome of many terms: it is linear in them, and a program takes at most so many.
+func (m *Model) sumGradients(ctx context.Context, ids []int32, outcome []Term, most int) (*HeadGradient, error) {
+	var sum *HeadGradient
+	for some := range slices.Chunk(outcome, most) {
+		g, err := m.HeadGradient(ctx, ids, some)
+		if err != nil {
+			return nil, err
+		}
+		if sum == nil {
+			sum = g
+			continue
+		}
+		sum.Outcome += g.Outcome
+		for l, z := range g.Z {
+			for i, x := range z {
+				sum.Z[l][i] += x
+			}
+		}
+	}
+	return sum, nil
 }
 
 // residuals runs a unit and keeps the residual that enters each layer, and the last one.

@@ -62,6 +62,36 @@ func TestHeadGradient(t *testing.T) {
 	})
 }
 
+// TestHeadGradientOfManyTerms: an outcome of more terms than a program takes has the sum of its parts' derivatives.
+func TestHeadGradientOfManyTerms(t *testing.T) {
+	onBackends(t, func(t *testing.T, be *Backend) {
+		compiledOnlySlowly(t, be)
+		m, ids := model(t, be, "float32"), tokens(702, 90)
+		many := make([]Term, 70)
+		for i := range many {
+			many[i] = Term{19 + i, ids[20+i], 1}
+		}
+		gradient := func(terms []Term) *HeadGradient {
+			g, err := m.HeadGradient(context.Background(), ids, terms)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return g
+		}
+		got, a, b := gradient(many), gradient(many[:30]), gradient(many[30:])
+		if want := outcomeOf(referenceTrace(t, reference(t, ckpt(t, "float32")), ids, loadertest.Gains{}), many); math.Abs(got.Outcome-want) > 1e-3 {
+			t.Errorf("outcome %g, want %g", got.Outcome, want)
+		}
+		for l := range got.Z {
+			for i, x := range got.Z[l] {
+				if want := a.Z[l][i] + b.Z[l][i]; math.Abs(float64(x-want)) > 1e-5*max(1, math.Abs(float64(want))) {
+					t.Fatalf("layer %d, %d: got %g, want %g", l, i, x, want)
+				}
+			}
+		}
+	})
+}
+
 // compiledOnlySlowly leaves XLA to the slow tests where compiling would be most of the time.
 func compiledOnlySlowly(t *testing.T, be *Backend) {
 	t.Helper()
