@@ -139,9 +139,12 @@ func (k *controlled) draw(target heads.Set, i int) (*Controls, error) {
 	// What has been computed stands without them: take the sets that there are, and say so.
 	c.Reason, c.Sets, c.Match = err.Error(), []heads.Set{}, nil
 	if errors.Is(err, patch.ErrTooFewSets) && c.Report.Possible.Sign() > 0 {
-		err = take(int(c.Report.Possible.Int64()))
-		c.Reason += ": all of them are used"
-		return c, err
+		// Scopes ask for different numbers of the same sets: the reason names none.
+		c.Reason = fmt.Sprintf("%v: only %s distinct layer-matched sets of %d heads exist: all of them are used", patch.ErrTooFewSets, c.Report.Possible, len(target))
+		return c, take(int(c.Report.Possible.Int64()))
+	}
+	if blind := slices.DeleteFunc(target.Layers(), func(l int) bool { return !slices.Contains(k.Unreachable, l) }); len(blind) > 0 {
+		c.Reason += fmt.Sprintf("; windows of layers %v end before the needle, so that no other head of theirs is drawn", blind)
 	}
 	return c, nil
 }
