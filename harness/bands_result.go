@@ -289,7 +289,7 @@ func (r *Result) bandNotes() []string {
 		add("* below %g rad: cannot test rotation. What taking this band away does, it does not do through rotation.", cannotRotate)
 	}
 	if slices.ContainsFunc(b.Matches, func(m BandMatch) bool { return b.unmatched(m.Pool, m.Band) }) {
-		add("~ no planes of some heads match the band's within 10 %%: what is taken away there is larger or smaller by the ratio below.")
+		add("~ no planes of some heads match the band's within 10 %%: what is taken away there is larger or smaller by the ratio below, and so there is no p.")
 	}
 	if len(b.Siblings) > 0 {
 		add("Published protocol: %d query heads outside of the set see the changed keys too: %s.", len(b.Siblings), someHeads(b.Siblings))
