@@ -16,7 +16,7 @@ const (
 	Decoy    Outcome = "decoy"    // a decoy does, and the answer does not
 	Refusal  Outcome = "refusal"  // neither, and the text says that it does not know or will not answer
 	Other    Outcome = "other"    // neither
-	Broken   Outcome = "broken"   // neither, and the text is empty or goes round in circles, or a log-probability is not a number
+	Broken   Outcome = "broken"   // neither, and the text is empty or goes round in circles
 	Scored   Outcome = "scored"   // answer and decoy were scored, and no greedy answer was decoded
 	Observed Outcome = "observed" // nothing was answered: attention was looked at
 	Failed   Outcome = "failed"   // the trial could not be carried out
