@@ -33,10 +33,7 @@ func judge(p *Prompt, r *decoder.Reply, eos []int32, tok *tokenizer.Tokenizer) (
 		}
 	}
 	text := tok.Decode(ids, false)
-	switch {
-	case overflowed(r.LogProb):
-		return Broken, text
-	case strings.Contains(text, p.Spec.Answer):
+	if strings.Contains(text, p.Spec.Answer) {
 		return Hit, text
 	}
 	for _, d := range p.Spec.Decoys {

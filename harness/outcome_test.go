@@ -1,7 +1,6 @@
 package harness
 
 import (
-	"math"
 	"testing"
 
 	"github.com/headscope/headscope/loader/decoder"
@@ -27,22 +26,20 @@ func TestJudge(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		greedy []int32
-		lp     []float64
 		want   Outcome
 	}{
-		{"hit", ids(" it is K1Q."), nil, Hit},
-		{"hit before the end", append(ids(" K1Q"), end), nil, Hit},
-		{"answer after the end token", append(append(ids(" no"), end), ids(" K1Q")...), nil, Other},
-		{"decoy", ids(" Z0X"), nil, Decoy},
-		{"both", ids(" not Z0X but K1Q"), nil, Hit},
-		{"other case", ids(" k1q and more words of it"), nil, Other},
-		{"empty", []int32{end}, nil, Broken},
-		{"white space", append(ids("  \n"), end), nil, Broken},
-		{"circles", loop[:16], nil, Broken},
-		{"circles that end", append(append([]int32{}, loop[:15]...), end), nil, Other},
-		{"not a number", ids(" K1Q"), []float64{-1, math.NaN()}, Broken},
+		{"hit", ids(" it is K1Q."), Hit},
+		{"hit before the end", append(ids(" K1Q"), end), Hit},
+		{"answer after the end token", append(append(ids(" no"), end), ids(" K1Q")...), Other},
+		{"decoy", ids(" Z0X"), Decoy},
+		{"both", ids(" not Z0X but K1Q"), Hit},
+		{"other case", ids(" k1q and more words of it"), Other},
+		{"empty", []int32{end}, Broken},
+		{"white space", append(ids("  \n"), end), Broken},
+		{"circles", loop[:16], Broken},
+		{"circles that end", append(append([]int32{}, loop[:15]...), end), Other},
 	} {
-		if got, text := judge(p, &decoder.Reply{Greedy: test.greedy, LogProb: test.lp}, []int32{end}, tok); got != test.want {
+		if got, text := judge(p, &decoder.Reply{Greedy: test.greedy}, []int32{end}, tok); got != test.want {
 			t.Errorf("%s: got %s for %q, want %s", test.name, got, text, test.want)
 		}
 	}

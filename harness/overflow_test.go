@@ -16,11 +16,11 @@ func TestOverflow(t *testing.T) {
 		if trial.Error != overflow || trial.Sum == trial.Sum || trial.Margin == trial.Margin || trial.LogProb[0] == trial.LogProb[0] || trial.Decoy[0] == trial.Decoy[0] {
 			t.Errorf("%g: %+v", bad, trial)
 		}
-		trial.Outcome = Broken
+		trial.Outcome = Failed
 		p := &Plan{Statistics: PlanStats{Resamples: 100, Level: level}, Primary: PlanPrimary{Metric: metricMargin}}
 		base := []Trial{{LogProb: []Number{-1, -1}, Sum: -2, Decoy: []Number{-2, -3}, Margin: 3}}
-		if m := p.summarise(&condition{name: "x"}, "", []Trial{trial}, base).Metrics; m.MarginChange.Reason == "" || m.SumLogProb.Reason == "" || m.SumLogProb.Value == m.SumLogProb.Value {
-			t.Errorf("%g: %+v", bad, m)
+		if r := p.summarise(&condition{name: "x"}, "", []Trial{trial}, base); r.N.Failed != 1 || r.Metrics.Recall.Value == r.Metrics.Recall.Value || r.Metrics.MarginChange != nil || r.Metrics.SumLogProb.Value == r.Metrics.SumLogProb.Value || r.Metrics.SumLogProb.Reason == "" {
+			t.Errorf("%g: %+v", bad, r)
 		}
 		var text TextTotals
 		plain := &decoder.TextScore{LogProb: []float64{-1, -1}}
