@@ -124,7 +124,7 @@ func (c *bandConditions) randomDims(band string, dims, n int) (sets [][]int, rea
 	return sets, enough(len(sets), n, possible, "dimensions"), nil
 }
 
-func (b *PlanBands) layout() rope.Layout { return layoutOf(b.Interleaved) }
+func (b *PlanBands) layout() rope.Layout { return rope.LayoutOf(b.Interleaved) }
 
 // matched adds the controls that are matched on what the planes do; temperature, of which there is one, at the focus.
 func (c *bandConditions) matched(main *condition, k, n int) ([]comparison, error) {

@@ -214,7 +214,7 @@ func (r *runner) sumPlanes(sums []*planeSums, set heads.Set, p *Prompt, tr *deco
 			sums[i] = newPlaneSums(table.Planes())
 		}
 		d, kv := spec.HeadDim, h.Index/spec.Group()
-		in := &planeHead{rot: table, layout: layoutOf(spec.Interleaved), k: x.KRot[kv*tr.T*d:][:tr.T*d], window: spec.Kinds[h.Layer].Window, scale: spec.ScoreScale, needle: p.Needle}
+		in := &planeHead{rot: table, layout: rope.LayoutOf(spec.Interleaved), k: x.KRot[kv*tr.T*d:][:tr.T*d], window: spec.Kinds[h.Layer].Window, scale: spec.ScoreScale, needle: p.Needle}
 		for row := len(p.IDs) - 1; row < len(p.IDs)-1+max(1, len(p.Answer)); row++ {
 			in.q, in.positions = append(in.q, x.QRot[(row*spec.Heads+h.Index)*d:][:d]), append(in.positions, row)
 			if slices.ContainsFunc(in.q[len(in.q)-1], func(v float32) bool { return v-v != 0 }) {
@@ -231,13 +231,6 @@ func (r *runner) sumPlanes(sums []*planeSums, set heads.Set, p *Prompt, tr *deco
 		})
 	}
 	return nil
-}
-
-func layoutOf(interleaved bool) rope.Layout {
-	if interleaved {
-		return rope.Interleaved
-	}
-	return rope.RotateHalf
 }
 
 // observing is an experiment that looks at the unmodified model on the detect prompts before it asks: one trial, a unit of a stage of its own.

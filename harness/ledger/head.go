@@ -49,7 +49,7 @@ func NewHead(m *decoder.Model, at decoder.Head, tr *decoder.Trace) (*Head, error
 	}
 	d, kv, x := s.HeadDim, at.Index/s.Group(), tr.QK[at.Layer]
 	h := &Head{
-		at: at, heads: s.Heads, t: tr.T, dim: d, scale: s.ScoreScale, cap: s.ScoreCap, window: s.Kinds[at.Layer].Window, layout: layoutOf(s), angles: m.Angles(),
+		at: at, heads: s.Heads, t: tr.T, dim: d, scale: s.ScoreScale, cap: s.ScoreCap, window: s.Kinds[at.Layer].Window, layout: rope.LayoutOf(s.Interleaved), angles: m.Angles(),
 		k: x.KPre[kv*tr.T*d : (kv+1)*tr.T*d], v: x.V[kv*tr.T*d : (kv+1)*tr.T*d], turns: newTurns(table, tr.T, m.Angles()),
 	}
 	for row := range tr.T {
@@ -72,13 +72,6 @@ func PlanesOf(s *loader.Spec) int {
 	return s.HeadDim / 2
 }
 
-func layoutOf(s *loader.Spec) rope.Layout {
-	if s.Interleaved {
-		return rope.Interleaved
-	}
-	return rope.RotateHalf
-}
-
 // Visible are the keys that a row sees.
 func (h *Head) Visible(row int) heads.Span {
 	if h.window > 0 {
@@ -88,12 +81,7 @@ func (h *Head) Visible(row int) heads.Span {
 }
 
 // members are the two dimensions of a plane.
-func (h *Head) members(plane, planes int) (a, b int) {
-	if h.layout == rope.Interleaved {
-		return 2 * plane, 2*plane + 1
-	}
-	return plane, plane + planes
-}
+func (h *Head) members(plane, planes int) (a, b int) { return h.layout.Members(plane, 2*planes) }
 
 // pair are the two dimensions of a plane of a row of x, [t, dim], times gains, turned by a table.
 func (h *Head) pair(x []float32, t *turns, plane, row int, gain [2]float64) (a, b float64) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/headscope/headscope/loader"
+	"github.com/headscope/headscope/loader/rope"
 )
 
 // Explanation says what a condition's edits make of a model, from what the programs would get; nothing is run.
@@ -213,12 +214,8 @@ func (x *ExplainedEdit) planesOf(s *loader.Spec, g geometry, l int) (PlaneSpan, 
 		}
 	case OpZeroDims:
 		for _, d := range x.Edit.Dims {
-			switch {
-			case d >= 2*g.planes: // does not rotate
-			case s.Interleaved:
-				span.Planes = append(span.Planes, d/2)
-			default:
-				span.Planes = append(span.Planes, d%g.planes)
+			if p := rope.LayoutOf(s.Interleaved).Plane(d, 2*g.planes); p >= 0 {
+				span.Planes = append(span.Planes, p)
 			}
 		}
 	default:

@@ -19,15 +19,28 @@ func (l Layout) Check() error {
 	return fmt.Errorf("layout: got %q, want %q or %q", string(l), RotateHalf, Interleaved)
 }
 
+// LayoutOf names the layout by whether members of a plane lie side by side.
+func LayoutOf(interleaved bool) Layout {
+	if interleaved {
+		return Interleaved
+	}
+	return RotateHalf
+}
+
+// Members are the two dimensions of a plane.
+func (l Layout) Members(plane, rotaryDim int) (a, b int) {
+	if l == Interleaved {
+		return 2 * plane, 2*plane + 1
+	}
+	return plane, plane + rotaryDim/2
+}
+
 // Dims lists the dimensions of planes in their order, both members of each side by side.
 func (l Layout) Dims(planes []int, rotaryDim int) []int {
 	out := make([]int, 0, 2*len(planes))
 	for _, p := range planes {
-		if l == Interleaved {
-			out = append(out, 2*p, 2*p+1)
-		} else {
-			out = append(out, p, p+rotaryDim/2)
-		}
+		a, b := l.Members(p, rotaryDim)
+		out = append(out, a, b)
 	}
 	return out
 }
