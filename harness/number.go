@@ -67,7 +67,8 @@ func (f *floats) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-func numbers(x []float64) []Number {
+// Numbers are x as a result holds them.
+func Numbers(x []float64) []Number {
 	out := make([]Number, len(x))
 	for i, v := range x {
 		out[i] = Number(v)

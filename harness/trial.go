@@ -103,13 +103,13 @@ func newTrial(stage string, unit int, p *Prompt, c *condition) Trial {
 
 // fill takes over what the model replied.
 func (t *Trial) fill(r *decoder.Reply) {
-	t.LogProb, t.Greedy = numbers(r.LogProb), r.Greedy
+	t.LogProb, t.Greedy = Numbers(r.LogProb), r.Greedy
 	for _, x := range t.LogProb {
 		t.Sum += x
 	}
 	t.Margin = Number(math.NaN())
 	if len(r.Decoy) > 0 { // else nil, as it is read back
-		t.Decoy, t.Margin = numbers(r.Decoy), t.Sum
+		t.Decoy, t.Margin = Numbers(r.Decoy), t.Sum
 		for _, x := range t.Decoy {
 			t.Margin -= x
 		}

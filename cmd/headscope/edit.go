@@ -188,15 +188,7 @@ func (x *explained) edit(e decoder.ExplainedEdit) explainedEdit {
 		out.PromptRows = &n
 	}
 	for _, p := range e.Planes {
-		out.Planes = append(out.Planes, explainedPlanes{p.Layers, p.Planes, wavelengths(p.Wavelengths), wavelengths(p.Becomes)})
-	}
-	return out
-}
-
-func wavelengths(x []float64) []harness.Number {
-	out := make([]harness.Number, len(x))
-	for i, w := range x {
-		out[i] = harness.Number(w)
+		out.Planes = append(out.Planes, explainedPlanes{p.Layers, p.Planes, harness.Numbers(p.Wavelengths), harness.Numbers(p.Becomes)})
 	}
 	return out
 }

@@ -50,7 +50,7 @@ func (r *Request) measure(ctx context.Context, t *task, a *Asked) (*PromptTrace,
 	take := func(n int) []harness.Number {
 		var some []float64
 		some, effects = effects[:n], effects[n:]
-		return numbers(some)
+		return harness.Numbers(some)
 	}
 	for _, g := range a.Groups {
 		out.Total[g] = take(len(a.Heads))
@@ -151,7 +151,7 @@ func (r *Request) measurePairs(ctx context.Context, t *task, group string, top [
 		edits = append(edits, t.patch(group, top[p[0]], top[p[1]]))
 	}
 	_, both, err := r.effects(ctx, t, edits)
-	return &PairTrace{t.id, numbers(both)}, err
+	return &PairTrace{t.id, harness.Numbers(both)}, err
 }
 
 // pairsOf lists the pairs of n things.
@@ -161,14 +161,6 @@ func pairsOf(n int) [][2]int {
 		for j := i + 1; j < n; j++ {
 			out = append(out, [2]int{i, j})
 		}
-	}
-	return out
-}
-
-func numbers(x []float64) []harness.Number {
-	out := make([]harness.Number, len(x))
-	for i, v := range x {
-		out[i] = harness.Number(v)
 	}
 	return out
 }
